@@ -1,4 +1,4 @@
-// All-reduce between two processes of this host, through shared memory and through TCP.
+// Measures all-reduce between two processes of this host, through shared memory and through TCP.
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ struct Size {
 constexpr Size kSizes[] = {{"4 B", 1, 200}, {"1 MB", 250'000, 4}, {"44 MB", 11'000'000, 1}};
 constexpr std::size_t kRows = std::size(kSizes) + 1;  // the last size also with a TreeReducer
 
-// The seconds of one call, sent from the measuring process to the printing one.
+// Seconds of one call, sent from the measuring process to the printing one.
 struct Results {
   std::array<std::array<double, kMaxRounds>, kRows> seconds;
 };
@@ -56,13 +56,13 @@ double seconds_of_calls(ProcessGroup& group, int calls, const std::function<void
 
 void measure_allreduce(int rounds, Results& results) {
   auto group = init_process_group();
-  // The first of them is a warm-up round.
+  // Starts with a warm-up round, which is not kept.
   for (int round = -1; round < rounds; ++round) {
     const auto keep = [&](std::size_t row, double seconds) {
       if (round >= 0 && group->rank() == 0) results.seconds[row][static_cast<std::size_t>(round)] = seconds;
     };
     for (std::size_t row = 0; row < std::size(kSizes); ++row) {
-      // Zeros stay zeros, so a separate call checks that sums are right.
+      // Zeros would hide wrong sums, so a separate call checks them.
       std::vector<float> data(kSizes[row].floats, static_cast<float>(group->rank() + 1));
       const CommBuffer buffer{data.data(), data.size(), DType::f32};
       group->all_reduce(buffer, ReduceOp::sum).wait();
@@ -84,7 +84,7 @@ void measure_allreduce(int rounds, Results& results) {
   destroy_process_group(group);
 }
 
-// Shared with the ranks' processes.
+// Measures in child processes. The results are in memory that they share.
 std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, const char* transport) {
   void* memory = ::mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   check(memory != MAP_FAILED, "bench allreduce: cannot allocate {} bytes", sizeof(Results));
@@ -96,7 +96,7 @@ std::unique_ptr<Results, void (*)(Results*)> measure_in_processes(int rounds, co
         bind_to_own_cores();  // as ranks that compute are bound
         measure_allreduce(rounds, *results);
       },
-      {.nprocs = kRanks});  // by fork(): there is only one thread so far
+      {.nprocs = kRanks});  // by fork(), which is safe because there is only one thread so far
   return results;
 }
 

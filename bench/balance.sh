@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures shares by speed on two devices of one core each; a busy process slows the second device. Each round prints
 # the images/s of each device alone and of both with equal shares and with --balance auto, and the ratio of the last two
-# to the sum of the separate speeds. Then a device is slowed in the middle of a run; this prints the step in which it
-# was slowed and the steps in which shares changed. All runs must end with the same weights. balance.sh LOCKSTEP [ROUNDS
+# to the sum of the separate speeds. Then a device is slowed in the middle of a run; this prints the step at which it
+# was slowed and the steps at which shares changed. All runs must end with the same weights. balance.sh LOCKSTEP [ROUNDS
 # [MODEL [BATCH [SHARDS]]]]. Needs two cores and a quiet machine.
 set -euo pipefail
 lockstep=$(realpath "$1") rounds=${2:-3} model=${3:-resnet18} batch=${4:-128} shards=${5:-16}
@@ -27,13 +27,13 @@ tool() {  # NAME STEPS OPTIONS...
   echo taskset -c 0,1 "$lockstep" train --model "$model" --batch-size "$batch" --shards "$shards" --threads-per-shard 1 \
     --cores-per-device 1 --limit-test 1 --epochs 1000 --max-steps "$steps" --log "$logs/$name" "$@"
 }
-# Images per second of the median step from step $2 to the end.
+# Prints images per second of the median step from step $2 to the end.
 speed() {
   sed -n 's/.*"event":"step","step":\([0-9]*\),.*"samples":\([0-9]*\),"seconds":\([0-9.e-]*\)}.*/\1 \2 \3/p' "$logs/$1" |
     awk -v first="$2" '$1 >= first {print $2 / $3}' | sort -n | awk '{v[NR] = $1} END {printf "%.1f", v[int((NR + 1) / 2)]}'
 }
 hash_of() { sed -n 's/.*"event":"end".*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$logs/$1"; }
-# "step 21: 11,5"
+# Prints the shares at each step where they change: "step 21: 11,5".
 changes() {
   sed -n 's/.*"event":"step","step":\([0-9]*\),.*"shares":\[\([0-9,]*\)\].*/\1 \2/p' "$logs/$1" |
     awk '$2 != last {printf "%s step %d: %s", last == "" ? "" : ",", $1, $2; last = $2}'

@@ -23,7 +23,7 @@ for round in $(seq "$rounds"); do
   done
 done
 
-# The median over the rounds of a column.
+# Prints the median of a column over the rounds.
 middle() {  # FILE MODEL CALLERS COLUMN
   awk -v m="$2" -v t="$3" -v c="$4" '$1 == m && $2 == t {print $c}' "$results/$1" | sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'
 }

@@ -9,7 +9,7 @@ results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 export LOCKSTEP_DEVICES=1 OMP_NUM_THREADS=1
 
-# All steps after the first ones: their samples through their seconds.
+# Divides the samples of all steps after the first ones by their seconds.
 tool() {  # MODEL BATCH STEPS WARM-UP
   taskset -c 0 "$build/apps/lockstep/lockstep" train --model "$1" --batch-size "$2" --max-steps "$3" --limit-test 1 \
     --shards 1 --threads-per-shard 1 --log "$results/log" > /dev/null 2>&1

@@ -8,7 +8,7 @@ lockstep=$1 peer=$2 rounds=${3:-3} small_peer=${4:-}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Median images/s of the steps after the first two. Reads the log with sed and awk, so that no other tool is needed.
+# Prints the median images/s of the steps after the first two. Reads the log with sed and awk to need no other tool.
 steps=8
 ours() {  # CPUS BATCH OPTIONS...
   local cpus=$1 batch=$2 shards=1

@@ -22,7 +22,7 @@ share() {
 for batch in "${@:-256}"; do
   for dtype in f32 bf16 f16; do
     for recorded in '' --record-steps; do
-      # Unquoted, because it is empty or an option.
+      # Unquoted, because it may be empty.
       "$lockstep" train --data "$data" --devices cuda:0 --dtype $dtype --batch-size "$batch" --max-steps 60 --limit-test 1 \
         $recorded --log "$log" > /dev/null
       sed -n 's/.*"event":"step".*"images_per_second":\([0-9.]*\).*/\1/p' "$log" | tail -n +20 | sort -n |

@@ -16,7 +16,7 @@ namespace {
 // Computes y = (a b + c) / 2 from earlier nodes.
 struct Node {
   int device = 0;
-  int inputs[3] = {};  // a negative number names a start value
+  int inputs[3] = {};  // index of a node; a negative number stands for a start value
 };
 
 constexpr int kDevices = 2, kStarts = 4;
@@ -38,7 +38,7 @@ std::vector<Node> random_graph(int count) {
   return nodes;
 }
 
-// The number of edges between devices.
+// Returns the number of edges between devices.
 int crossings(const std::vector<Node>& nodes) {
   int n = 0;
   for (const Node& node : nodes) {
@@ -47,7 +47,7 @@ int crossings(const std::vector<Node>& nodes) {
   return n;
 }
 
-// The length of a run, in nodes, if each device works through its nodes in order and copies take no time.
+// Returns the length of a run, in nodes, if each device computes its nodes in order and copies take no time.
 int shortest_time(const std::vector<Node>& nodes) {
   std::vector<int> end(nodes.size());
   int free[kDevices] = {};

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 
 def corners(count, inner=1.0, turn=0.0):
-    """Of a regular polygon, or of a star, within the unit circle."""
+    """Returns the corners of a regular polygon, or of a star, within the unit circle."""
     points = []
     for i in range(count):
         for k, radius in enumerate([1.0] if inner == 1.0 else [1.0, inner]):
@@ -30,7 +30,7 @@ def bar(width, turn):
             for x, y in [(-1, -width), (1, -width), (1, width), (-1, width)]]
 
 
-# Polygons within the unit circle, one upon the other, the second of a pair in the color of the background.
+# Polygons within the unit circle, drawn in order; the second of a pair has the color of the background.
 SHAPES = {
     "triangle": [corners(3)],
     "square": [corners(4)],
@@ -50,7 +50,7 @@ SHAPES = {
 
 
 def rough(size, seed):
-    """Noise of several grain sizes, i16 around 0, of which backgrounds are cut."""
+    """Returns noise of several grain sizes, i16 around 0, from which backgrounds are cut."""
     generator = numpy.random.RandomState(seed)
     result = numpy.zeros((size, size, 3), numpy.float32)
     for grain, height in [(1, 6), (2, 8), (8, 16), (64, 40)]:

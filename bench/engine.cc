@@ -1,6 +1,6 @@
-// The cost of a task: pushing, dispatching, and completing it. Tasks are empty, read two resources, write one, and
-// capture 64 bytes. For comparison, the cost of a bare hand-over between threads on this machine, which no engine can
-// undercut.
+// Measures the cost of a task: pushing, dispatching, and completing it. Tasks are empty, read two resources, write one,
+// and capture 64 bytes. For comparison, measures a bare hand-over between threads on this machine, which is a lower
+// bound for any engine.
 #include <fmt/core.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -33,7 +33,7 @@ struct Workload {
   bool serial = false;
 };
 
-// CPU time of all threads, in seconds.
+// Returns the CPU time of all threads, in seconds.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -46,7 +46,7 @@ struct Cost {
   Cell cpu() const { return {median(cpu_us), 2}; }
 };
 
-// The time per item, for `work` that handles `count` items.
+// Returns the cost per item of `work`, which handles `count` items.
 Cost cost_of(int rounds, int count, const std::function<void()>& work) {
   Cost cost;
   work();
@@ -82,7 +82,7 @@ Cost cost_of_tasks(int rounds, int tasks, const Workload& workload) {
   });
 }
 
-// The host pushes one task and waits for it.
+// Measures a host that pushes one task and waits for it.
 Cost cost_of_one_task(int rounds, int tasks) {
   Engine engine;
   const LaneId lane = engine.add_lane({.name = "lane"});
@@ -95,7 +95,7 @@ Cost cost_of_one_task(int rounds, int tasks) {
   });
 }
 
-// How a thread learns that another one has set `turn`.
+// How a thread waits until another thread has set `turn`.
 struct Sleep {
   static void wait(std::atomic<int>& turn, int not_mine) {
     while (turn.load() == not_mine) futex(turn, FUTEX_WAIT_PRIVATE, not_mine);
@@ -121,7 +121,7 @@ struct Spin {
   static void notify(std::atomic<int>&) {}
 };
 
-// Hands over back and forth between two threads.
+// Measures hand-overs back and forth between two threads.
 template <typename Way>
 Cost cost_of_hand_over(int rounds, int count) {
   return cost_of(rounds, count, [count] {

@@ -15,7 +15,7 @@
 
 namespace lockstep::app {
 
-// Work in units, so that several parts can be described in turns.
+// Work that is split into units, so that several parts can be described in turns.
 struct WorkPart {
   std::string name;
   int units = 0;
@@ -28,17 +28,17 @@ struct Experiment {
   std::function<std::vector<Array>()> results;
 };
 
-// Describes all units, with several parts taking even turns, and waits for the end.
+// Describes all units, with parts that take even turns, and waits for the end.
 void run_parts(Runtime& runtime, const std::vector<WorkPart>& parts);
 
-// SHA-256 of the results of one run of all parts together. The results start as zeros.
+// Returns the SHA-256 of the results of one run of all parts together. The results start as zeros.
 std::string digest_of(Runtime& runtime, const Experiment& experiment);
 
 struct ExperimentOptions {
   std::string title;
   RuntimeOptions runtime;
   std::function<Experiment(Runtime&)> build;
-  // A file for the timeline of one more run, with all parts together on the threaded engine; none if empty.
+  // File for the timeline of one more run, with all parts together on the threaded engine; none if empty.
   std::string trace = {};
 };
 
@@ -58,13 +58,13 @@ struct Variant {
 void compare_variants(const std::string& title, const std::vector<Variant>& variants, const std::string& trace,
                       const BenchOptions& common, Report& report);
 
-// The options that every experiment has.
+// Options of every experiment.
 struct PlaceOptions {
   std::string devices = {};  // a list; empty: CPU devices, as many as the experiment needs
   int cores_per_device = 1;
   std::string trace = {};
 
-  // --devices, --cores-per-device, --trace
+  // Adds --devices, --cores-per-device, and --trace.
   void add_to(CLI::App& app);
 };
 
@@ -79,12 +79,12 @@ struct Place {
   int count() const { return cpus + gpus; }
 };
 
-// `cpu_devices` is the experiment's default. Throws UsageError for devices that do not exist.
+// `cpu_devices` is the default number of CPU devices. Throws UsageError for devices that do not exist.
 Place place_of(const PlaceOptions& options, int cpu_devices);
-// Throws UsageError unless `what` has at least two devices.
+// Throws UsageError unless the place has at least two devices. `what` names the experiment.
 void check_two_devices(const Place& place, const std::string& what);
 
-// The number of cores that this process may use.
+// Returns the number of cores that this process may use.
 int core_count();
 
 }  // namespace lockstep::app

@@ -1,4 +1,4 @@
-// The peer's side of `lockstep bench allreduce`: Gloo's all-reduce of floats between two processes over TCP loopback.
+// Counterpart of `lockstep bench allreduce`: Gloo's all-reduce of floats between two processes over TCP loopback.
 // gloo_allreduce ROUNDS prints the median time of one call for each size. See compare_gloo.sh.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>

@@ -12,7 +12,7 @@
 namespace lockstep::app {
 namespace {
 
-// Lanes may call kernels at the same time.
+// A log with a mutex, because lanes may call kernels at the same time.
 class CallLog {
  public:
   void add(decltype(KernelCall::call) call) {
@@ -56,7 +56,7 @@ MatmulCall logged(const kernels::BatchedMatmul& c) {
   return {c.options, CallOperand::of(c.a), CallOperand::of(c.b), {}, CallOperand::of(c.c)};
 }
 
-// Notes a call and runs it.
+// Logs a call and runs it.
 struct Logging {
   void operator()(auto& kernels, KernelContext& context, const auto& call) const {
     log.add(logged(call));
@@ -144,7 +144,7 @@ DType KernelCall::dtype() const {
 }
 
 std::vector<KernelCall> kernel_calls(const TrainOptions& o) {
-  CallLog log;  // lives longer than the device whose kernels write it
+  CallLog log;  // must outlive the device whose kernels write to it
   ToolJob job = make_job(o);
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();
   families.conv = std::make_unique<LoggedConv>(std::move(families.conv), Logging{log});
@@ -156,7 +156,7 @@ std::vector<KernelCall> kernel_calls(const TrainOptions& o) {
   training.epochs = 1;
   training.max_steps = 1;
   Trainer(*net, *optimizer, examples, nullptr, training).train();
-  job.runtime().synchronize();  // train() has waited for the loss, not for the gradients
+  job.runtime().synchronize();  // train() waits only for the loss, not for the gradients
   return log.take();
 }
 

@@ -1,4 +1,4 @@
-// The convolutions and matrix products of a training step, as calls that can be repeated.
+// Records the convolutions and matrix products of a training step, as calls that can be repeated.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lockstep::app {
 
-// Shape, type, and layout of an operand; without axes if it is absent.
+// Shape, type, and layout of an operand; no axes if there is none.
 struct CallOperand {
   Shape shape;
   DType dtype = DType::f32;
@@ -21,7 +21,7 @@ struct CallOperand {
   bool operator==(const CallOperand&) const = default;
 };
 
-// kernels::PrepareConv, once for all shards of a device after each update.
+// A call of kernels::PrepareConv: once for all shards of a device after each update.
 struct PrepareConvCall {
   ConvPass pass;
   Conv2dOptions options;
@@ -32,7 +32,7 @@ struct PrepareConvCall {
   bool operator==(const PrepareConvCall&) const = default;
 };
 
-// The same of MatmulKernels.
+// The same for matrix products.
 struct PrepareMatmulCall {
   MatmulOptions options;
   CallOperand b;
@@ -64,14 +64,14 @@ struct KernelCall {
 
   // "conv2d forward [32, 64, 28, 28] 3x3 -> 64"
   std::string name() const;
-  // Additions and multiplications of direct sums, padding included, as is usual. 0 for preparing weights.
+  // Number of additions and multiplications of direct sums, including padding. 0 for preparing weights.
   double flops() const;
-  // The type that it multiplies.
+  // Type in which it multiplies.
   DType dtype() const;
 };
 
-// Runs one training step of the model, on made-up examples and one shard, and returns its calls in order, equal ones
-// counted.
+// Runs one training step of the model, on made-up examples and one shard. Returns its calls in order, with a count for
+// equal ones.
 std::vector<KernelCall> kernel_calls(const TrainOptions& options);
 
 }  // namespace lockstep::app

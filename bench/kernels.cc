@@ -1,6 +1,6 @@
-// The speed of each convolution and matrix product of a model, on one thread: in GFLOP/s, as a share of the core's peak
-// in f32, measured beside it, and next to oneDNN's. Preparing weights is a row of its own; oneDNN reorders weights in
-// each call. Winograd's algorithm multiplies less than is counted here, so it may exceed the peak.
+// Measures the speed of each convolution and matrix product of a model, on one thread: in GFLOP/s, as a share of the
+// core's f32 peak, which is measured alternately, and next to oneDNN's. Preparing weights is a row of its own; oneDNN
+// reorders weights in each call. Winograd's algorithm multiplies less than is counted here, so it may exceed the peak.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -50,10 +50,10 @@ using Work = std::function<void()>;
 struct MeasuredKernels {
   ConvKernels* conv;
   MatmulKernels* matmul;
-  std::optional<Layout> layout;  // instead of the recorded one
+  std::optional<Layout> layout;  // replaces the recorded one
 };
 
-// The memory of kernels::PrepareMatmul for products of few rows.
+// Returns the operand for the result of kernels::PrepareMatmul for products with few rows.
 CallOperand prepared_matrix(const MatmulKernels& matmul, const MatmulOptions& options, const CallOperand& b,
                             DType dtype) {
   return {.shape = {matmul.prepared_size(options, 1, b.shape, dtype)}};
@@ -122,7 +122,7 @@ Work work_of(const MatmulCall& c, const MeasuredKernels& kernels, KernelContext&
   };
 }
 
-// The same work as many times as take long enough to be timed.
+// Repeats the work as often as it takes to be timed. Sets `times` to the number.
 Work repeated(Work work, int& times) {
   constexpr double kSeconds = 2e-3;
   work();
@@ -186,7 +186,7 @@ void measure_kernels(TrainOptions o, const BenchOptions& common, Report& report)
         measure(call, ours, compared ? std::optional(onednn) : std::nullopt, *context, common.rounds, report);
     ms += call.count * s.ms;
     if (compared) compared_ms += call.count * s.ms, peer_ms += call.count * *s.peer_ms;
-    // The peak is that of f32.
+    // The peak is for f32, so a share of it makes sense only for f32 products.
     const bool of_peak = counted && !backend->multiplies(call.dtype());
     rows.push_back({call.name(), Cell(call.count, 0), Cell(s.ms, 3), counted ? Cell(s.gflops, 1) : Cell("-"),
                     of_peak ? Cell(100 * s.share, 0) : Cell("-"),

@@ -1,4 +1,4 @@
-// The time of a prediction for one image, as a server sees it: input and result are in host memory.
+// Measures the time of a prediction for one image, as a server sees it: input and result are in host memory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 struct LatencyOptions {
   std::vector<std::string> models = {"mlp", "resnet18"};
-  int calls = 0;      // 0: as the model needs for a second or two
+  int calls = 0;      // 0: as many as the model needs for a second or two
   int max_batch = 1;  // joins calls above 1
 };
 
@@ -31,7 +31,7 @@ struct CallTimes {
   double all;                // from the first call to the last one
 };
 
-// Each thread calls one time after the other.
+// Times calls in several threads; each thread makes one call after another.
 CallTimes call_times(const Predictor<Module>& predict, const Shape& image, int threads, int calls) {
   std::vector<std::vector<double>> times(static_cast<std::size_t>(threads));
   std::vector<std::thread> callers;

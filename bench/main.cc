@@ -13,7 +13,7 @@ namespace {
 
 Command add_benchmarks(CLI::App& parent) {
   auto* app = parent.add_subcommand("bench", "Measure the engine, kernels, copies, and training steps");
-  app->require_subcommand(0, 1);  // as with commands, see command_line.cc
+  app->require_subcommand(0, 1);  // a missing name is reported later: see command_line.cc
 
   std::map<std::string, Benchmark> benchmarks;
   auto common = std::make_shared<BenchOptions>();
@@ -57,7 +57,7 @@ Command add_benchmarks(CLI::App& parent) {
 }  // namespace
 }  // namespace lockstep::app
 
-// Errors and help speak of `lockstep bench`, whichever way the program was started.
+// Errors and help name `lockstep bench`, however the program was started.
 int main(int argc, char** argv) {
   std::vector<char*> words(argv, argv + argc);
   std::string bench = "bench";

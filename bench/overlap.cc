@@ -1,4 +1,4 @@
-// Copies to the host during products: y[i] is copied while y[i + 1] is computed.
+// Measures copies to the host during products: y[i] is copied while y[i + 1] is computed.
 #include <fmt/core.h>
 
 #include <memory>
@@ -27,7 +27,7 @@ void measure_copies(const OverlapOptions& o, const Place& place, const std::stri
                  common, report);
 }
 
-// The timeline shows the first table.
+// Writes the timeline of the first table only.
 void measure_gpus(const OverlapOptions& o, const Place& place, const BenchOptions& common, Report& report) {
   measure_copies(o, place, "pinned host memory", Copies::kToHost, o.place.trace, common, report);
   measure_copies(o, place, "pageable host memory", Copies::kToPageableHost, "", common, report);
@@ -40,7 +40,7 @@ void measure_cpus(const OverlapOptions& o, const BenchOptions& common, Report& r
   const bool spare = o.place.cores_per_device < core_count();
   if (spare)
     measure_copies(o, place_of(o.place, 1), "copies on another core", Copies::kToHost, o.place.trace, common, report);
-  // Uses a device for every core, so that each core has products to compute.
+  // Uses as many devices as there are cores, so that all cores compute products.
   measure_copies(o, place_of(o.place, core_count() / o.place.cores_per_device), "no core left for copies",
                  Copies::kToHost, spare ? "" : o.place.trace, common, report);
   report.note(

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Trains one epoch on a folder of pictures larger than the memory that it may use, and on the same pictures decoded and
-# resized before, in memory. Prints the table of docs/benchmarks.md, with the time of libjpeg-turbo's djpeg.
-# pictures.sh LOCKSTEP [PICTURES [MODEL [EDGE]]]: needs python3-pil, python3-numpy, libjpeg-turbo-progs, and time.
-# 28,000 pictures are 2.1 GB. As root on a system with control groups (version 1), memory is limited to 700 MB, with
-# the cache of files. CPU times say more than the others where other programs run.
+# resized before, in memory. Prints the table of docs/benchmarks.md, with the time of libjpeg-turbo's djpeg. pictures.sh
+# LOCKSTEP [PICTURES [MODEL [EDGE]]]: needs python3-pil, python3-numpy, libjpeg-turbo-progs, and time. 28,000 pictures
+# are 2.1 GB. As root on a system with control groups (version 1), memory, including the file cache, is limited to 700
+# MB. If other programs run, CPU times are more reliable than wall times.
 set -euo pipefail
 lockstep=$(realpath "$1") pictures=${2:-28000} model=${3:-lenet} edge=${4:-32}
 here=$(realpath "$(dirname "$0")")

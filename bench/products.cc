@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-// Products take turns between these, so that neighbors differ.
+// Number of left factors, which products use in turn, so that consecutive products differ.
 constexpr int kFactors = 4;
 
 }  // namespace
@@ -22,7 +22,7 @@ constexpr int kFactors = 4;
 Array random_matrix(std::int64_t size, std::uint64_t seed) {
   Array t = Array::host({size, size});
   const RandomKey key = random_key(seed, {});
-  // A sum of `size` products of two such numbers has the same standard deviation.
+  // Makes a sum of `size` products of two such elements have the same standard deviation as an element.
   const double scale = std::sqrt(12) / std::sqrt(static_cast<double>(size));
   for (std::int64_t i = 0; i < t.numel(); ++i) {
     t.view().as<float>()[i] = static_cast<float>(scale * (random_uniform(key, static_cast<std::uint64_t>(i)) - 0.5));
@@ -32,7 +32,7 @@ Array random_matrix(std::int64_t size, std::uint64_t seed) {
 
 namespace {
 
-// For one device.
+// The matrices of one device.
 struct Matrices {
   std::vector<Array> left;
   Array right;
@@ -92,7 +92,7 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
 }
 
 ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies) {
-  // The tutorial's sizes. A fifth of a second of products would exceed the memory.
+  // The tutorial's sizes. Products for a fifth of a second would exceed the memory of a GPU.
   constexpr int kGpuSize = 4000, kGpuCount = 50;
   if (wanted.size == 0) wanted.size = place.gpus > 0 ? kGpuSize : cpu_size;
   if (wanted.count == 0 && place.gpus > 0) wanted.count = kGpuCount;
@@ -104,7 +104,7 @@ ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_s
   double product_seconds = 0, least_factor = INFINITY;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Experiment experiment = products(runtime.devices(place.list), work, copies);
-    run_parts(runtime, experiment.parts);  // so that there are results to copy
+    run_parts(runtime, experiment.parts);  // makes results to copy
     const auto timings = time_in_rounds(kRounds, {[&] { run_parts(runtime, {experiment.parts.front()}); },
                                                   [&] { run_parts(runtime, {experiment.parts.back()}); }});
     const double product = median(timings[0].rounds), copy = median(timings[1].rounds);

@@ -1,4 +1,4 @@
-// Matrix products on devices, and copies of their results. They show that devices compute and copy at the same time.
+// Matrix products on devices, with copies of their results, to show that devices compute and copy at the same time.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,22 +11,22 @@
 
 namespace lockstep::app {
 
-// `count` products of [size, size] matrices on each device. A CPU copies a result in a small part of a product's time,
-// so hiding one copy would prove nothing: each result is copied `copies` times.
+// `count` products of [size, size] matrices on each device. On a CPU, copying a result takes a small part of a
+// product's time, so hiding one copy would prove nothing: each result is copied `copies` times.
 struct ProductWork {
   std::int64_t size = 0;
   int copies = 0;
   int count = 0;
 };
 
-// In host memory, and the same in every run. Scaled so that a product of two such matrices has elements of the same
-// size.
+// Returns a matrix in host memory, the same in every run. It is scaled so that elements of a product of two such
+// matrices are about as large.
 Array random_matrix(std::int64_t size, std::uint64_t seed);
 
-// --size, --copies, --count. `count` says what --count counts, and its default.
+// Adds --size, --copies, and --count. `count` says what --count counts, and its default.
 void add_product_options(CLI::App& app, ProductWork& work, const std::string& count);
 
-// One part per device. With a target in `copies`, y[i] is copied while y[i + 1] is computed.
+// Makes one part per device. If `copies` has a target, y[i] is copied while y[i + 1] is computed.
 enum class Copies { kNone, kToHost, kToPageableHost, kToNextDevice };
 Experiment products(const std::vector<Device>& devices, const ProductWork& work, Copies copies);
 
@@ -34,7 +34,7 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
 // one device's products, and the count so that a part takes about a fifth of a second.
 ProductWork calibrate(const Place& place, ProductWork wanted, std::int64_t cpu_size, Copies copies);
 
-// `on each 16 products of 1024 x 1024`
+// Returns `on each 16 products of 1024 x 1024`.
 std::string title_of(const ProductWork& work);
 
 }  // namespace lockstep::app

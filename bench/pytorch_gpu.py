@@ -39,7 +39,7 @@ EPOCH = 60000
 
 
 def captured(step):
-    """The step as one CUDA graph, as PyTorch's documentation does it."""
+    """Returns the step as one CUDA graph, captured as in PyTorch's documentation."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -110,7 +110,7 @@ def limit():
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
     copies = 2 * source.numel() / best_seconds(lambda: target.copy_(source))
-    # Multiplications of the forward pass, counted as it runs; the backward pass has twice as many.
+    # Counts multiplications of the forward pass while it runs; the backward pass has twice as many.
     products = 0
 
     def count(module, inputs, output):

@@ -41,7 +41,7 @@ double hidden(const std::vector<double>& parts, double together) {
 }
 
 Cell::Cell(double number, int digits) : text(fmt::format("{:.{}f}", number, digits)) {
-  // As many digits as a reader of the file can use.
+  // Keeps six digits, more than a reader of the file can use.
   value = std::isfinite(number) ? nlohmann::json(std::stod(fmt::format("{:.6g}", number))) : nlohmann::json();
 }
 
@@ -74,7 +74,7 @@ void Report::table(const std::string& title, const std::vector<std::string>& hea
   }
   auto print_line = [&](auto text_of) {
     if (!prints_) return;
-    // The first column holds names, the others numbers.
+    // The first column has names, and the others have numbers.
     fmt::print("  {:<{}}", text_of(0), widths[0]);
     for (std::size_t i = 1; i < headings.size(); ++i) fmt::print("  {:>{}}", text_of(i), widths[i]);
     fmt::print("\n");

@@ -1,4 +1,4 @@
-// Shared by the benchmarks: taking times, and printing and writing results.
+// Measures times, and prints and writes results; shared by the benchmarks.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace lockstep::app {
 
-// The options that every benchmark has.
+// Options of every benchmark.
 struct BenchOptions {
   int rounds = 5;
 };
 
-// The seconds that one call takes.
+// Returns the seconds that one call takes.
 double seconds_of(const std::function<void()>& work);
 double median(std::vector<double> values);
 
@@ -27,8 +27,8 @@ struct Timing {
 // round warms up and does not count.
 std::vector<Timing> time_in_rounds(int rounds, const std::vector<std::function<void()>>& parts);
 
-// The share of the shorter parts that took no time of its own: 1 if all ran beside the longest part, 0 if they ran one
-// after the other. For two parts: (a + b - together) / min(a, b).
+// Returns the share of the shorter parts that took no time of its own: 1 if all ran at the same time as the longest
+// part, 0 if they ran one after another. For two parts: (a + b - together) / min(a, b).
 double hidden(const std::vector<double>& parts, double together);
 
 // A cell of a table: its text, and its JSON value.
@@ -55,7 +55,7 @@ class Report {
              const std::vector<std::vector<Cell>>& rows);
   // Prints a paragraph.
   void note(const std::string& text);
-  // Records the rounds behind the medians, in seconds.
+  // Records the times of all rounds, in seconds, of which tables have the medians.
   void timings(const std::string& name, std::span<const Timing> timings);
 
   std::string json() const { return json_.dump(2) + '\n'; }

@@ -3,14 +3,14 @@
 # turns. Prints images/s of the fastest and the median step over all rounds. scaling.sh LOCKSTEP [ROUNDS [STEPS]]. Needs
 # two cores and a quiet machine.
 #
-# A virtual core is absent at times, and no counter of the guest shows it. A loop that needs only its core first shows
-# by how much. The fastest steps are those of an undisturbed machine.
+# A virtual core can be preempted by the host, and no counter of the guest shows it. So a loop that needs only its core
+# runs first and shows how often. The fastest steps are those of an undisturbed machine.
 set -euo pipefail
 lockstep=$(realpath "$1") rounds=${2:-5} steps=${3:-8}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# Runs of a fixed loop.
+# Prints the times of a fixed loop.
 taskset -c 0 awk 'BEGIN {
   for (i = 0; i < 60; ++i) { "date +%s%N" | getline a; close("date +%s%N"); for (j = 0; j < 2000000; ++j) x += j
     "date +%s%N" | getline b; close("date +%s%N"); print (b - a) / 1e6 } }' | sort -n |
@@ -56,7 +56,7 @@ for round in $(seq "$rounds"); do
   run mlp.one 0 "${options[@]}" --batch-size 128 --num-devices 1 --shards 1
   run mlp.processes 0,1 launch 2 "${options[@]}" --batch-size 256 --num-devices 1 --shards 2
 done
-# The host runs two steps ahead, so single steps come in bursts. Their mean is the useful figure.
+# The host runs two steps ahead, so reports of single steps come in bursts, and only their mean is useful.
 echo "mlp, f32: ms for each step, mean"
 for name in one processes; do
   images=$([[ $name == one ]] && echo 128 || echo 256)

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kLength = 16;
 
-// Chains y w w w ... w, described one after the other.
+// Makes chains y w w w ... w, described one after another.
 Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
   struct Chains {
     std::vector<Array> begins, ends;
@@ -52,7 +52,7 @@ void measure_small_ops(const ParallelOptions& o, const BenchOptions& common, Rep
   constexpr int kCount = 64;
   const std::int64_t size = o.work.size > 0 ? o.work.size : kSize;
   const int count = o.work.count > 0 ? o.work.count : kCount;
-  // One device has all cores, and each core is a lane of one thread.
+  // One device has all cores, and each core has a lane of one thread.
   const RuntimeOptions runtime{.threads_per_shard = 1};
   auto build = [size, count](bool spread) {
     return [size, count, spread](Runtime& r) { return chains(r, size, count, spread); };

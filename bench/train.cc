@@ -1,5 +1,5 @@
-// Where the time of a training step goes: by operation, by lane, on the host, and in communication. Everything comes
-// from the timeline's records, so it can be inspected there, too.
+// Shows where the time of a training step goes: by operation, by lane, on the host, and in communication. All numbers
+// come from the records of the timeline, which can show them, too.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -29,7 +29,7 @@ std::chrono::nanoseconds cpu_time_of_this_thread() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-// Recorded when a step's loss has been read.
+// Recorded after a step's loss has been read.
 struct Moment {
   std::int64_t trace_ns = 0;
   std::chrono::nanoseconds host{0};
@@ -46,7 +46,7 @@ struct Measurement {
 
 Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const std::shared_ptr<Trace>& trace,
                   Report& report) {
-  // Any text takes the same time.
+  // The time does not depend on the text.
   const bool made_up = o.is_language_model() && o.data.empty();
   const std::shared_ptr<const DataSource> data = made_up ? nullptr : load_data(o);
   const std::shared_ptr<const Dataset> examples =
@@ -70,7 +70,7 @@ Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const st
     m.end = now;
   };
   report.begin();
-  // Traces during the warm-up as well, so that the records are complete when the measurement begins.
+  // Traces the warm-up, too, so that the records are complete when the measurement begins.
   job.runtime().engine().set_trace(trace);
   trainer.train();
   job.runtime().engine().set_trace(nullptr);
@@ -78,7 +78,7 @@ Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const st
   return m;
 }
 
-// `tokens`: in an example of a text; 0 for pictures.
+// `tokens`: number of tokens in an example of a text; 0 for pictures.
 void report_steps(const Measurement& m, const TraceSummary& s, std::int64_t tokens, Report& report) {
   const double step = m.wall() / m.steps();
   std::vector<std::vector<Cell>> rows{{"images/s, median step", Cell(median(m.images_per_second), 1)},

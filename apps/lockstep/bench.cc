@@ -1,4 +1,4 @@
-// lockstep bench: the benchmarks are a program of their own, lockstep-bench, beside this one.
+// lockstep bench: runs the benchmarks, which are a program of their own, lockstep-bench, next to this one.
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@ namespace lockstep::app {
 
 Command add_bench(CLI::App& parent) {
   auto* app = parent.add_subcommand("bench", "Measure the engine, kernels, copies, and training steps");
-  app->set_help_flag();  // --help, too, is for the program
+  app->set_help_flag();  // the program gets --help, too
   app->prefix_command();
   return [app]() -> int {
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string() + "-bench";

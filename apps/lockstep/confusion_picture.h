@@ -6,7 +6,7 @@
 
 namespace lockstep::app {
 
-// SVG. Row i, column j: how many examples of class i were taken for class j; darker is a larger share of the row.
+// Returns an SVG. Row i, column j: the number of examples of class i predicted as j; darker is more of the row.
 std::string confusion_svg(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names);
 
 }  // namespace lockstep::app

@@ -23,7 +23,7 @@ std::string cores(const std::vector<int>& cpus) {
 Command add_devices(CLI::App& parent) {
   auto* app = parent.add_subcommand("devices", "List the devices: name, kind, cores or GPU model, memory");
   auto options = std::make_shared<TrainOptions>();
-  options->open_shards = OpenShards::of_devices;  // a list has no batch
+  options->open_shards = OpenShards::of_devices;  // a list of devices has no batch
   options->add_to(*app, {"--devices", "--num-devices", "--cores-per-device"});
   return [options] {
     ToolJob job = make_job(*options);
@@ -37,7 +37,7 @@ Command add_devices(CLI::App& parent) {
                   cores(info.cpus), info.model, gibibytes);
       }
     }
-    // Only for people at a terminal; scripts read the list alone.
+    // Tells people at a terminal; scripts read only the list.
     if (::isatty(STDERR_FILENO)) {
       if (const GpuList found = find_gpus(); found.gpus.empty()) {
         print_text(stderr, fmt::format("no GPU: {}\n", found.why_none));

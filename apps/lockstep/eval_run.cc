@@ -30,7 +30,7 @@
 namespace lockstep::app {
 namespace {
 
-// `text` says what the model made of an example.
+// `text` describes the model's outcome for an example.
 void print_worst(const Outcomes& outcomes, const std::vector<std::string>& names, std::int64_t count,
                  std::string_view measure, const std::function<std::string(const ExampleOutcome&)>& text) {
   if (count == 0) return;
@@ -57,12 +57,12 @@ void print_classes(const std::vector<std::vector<double>>& table, const std::vec
   }
 }
 
-// The examples that the training run was tested on, made as it made them.
+// Returns the examples that the training run was tested on, prepared as in training.
 DataExamples own_validation(const EvalRunOptions& o, const Run& model) {
   const TrainOptions options = read_run_config(o.run);
   const std::shared_ptr<const DataSource> data = load_data(options);
   check(data->validation != nullptr, "--run {}: has no validation part, expected --data PATH", o.run);
-  // Less than the recipe: other settings of the training do not change these examples.
+  // Does not compare the whole recipe, because other settings of the training do not change these examples.
   const RunDescription& run = model.description();
   const Recipe::Value* digest = run.recipe.find("data");
   const bool same_validation = run.validation_digest.empty() || run.validation_digest == data->validation_digest;
@@ -79,7 +79,7 @@ DataExamples own_validation(const EvalRunOptions& o, const Run& model) {
   return examples;
 }
 
-// What the model makes of the examples. Errors name an example for which it computes no numbers.
+// Evaluates the model on the examples. If it computes no finite numbers for an example, the error names the example.
 Outcomes outcomes_of(const Run& model, const DataExamples& examples, std::int64_t batch_size) {
   Outcomes outcomes(model.schema());
   for (const Example& batch :
@@ -118,7 +118,7 @@ int eval_run(const EvalRunOptions& o) {
     throw UsageError(fmt::format("--confusion {}: expected a name that ends in .svg", o.confusion));
   }
   if (o.data.empty() && o.skip_broken) throw UsageError("--skip-broken: only with --data");
-  // As training takes its validation part.
+  // Reads new data as training reads its validation part.
   const DataExamples examples =
       o.data.empty()
           ? own_validation(o, model)

@@ -1,4 +1,4 @@
-// `lockstep eval --run DIR`: how well the model of a run does on its own validation part, or on other data.
+// `lockstep eval --run DIR`: measures the model of a run on its own validation part, or on other data.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@ struct EvalRunOptions {
   std::int64_t batch_size = 256;
 };
 
-// --max-pixels of the commands that take data for a run.
+// Adds --max-pixels to a command that takes data for a run.
 CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels);
 
 void notice_skipped(const std::string& path, std::int64_t count);

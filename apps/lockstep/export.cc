@@ -23,7 +23,7 @@ Tensor row_of(const std::vector<double>& values, const Shape& shape) {
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-// How pixels, or numbers, become the model's input: x = (value / divisor - mean) / stddev for each channel.
+// How pixels, or table numbers, become the model's input: x = (value / divisor - mean) / stddev for each channel.
 struct InputScale {
   double divisor = 1;
   std::vector<double> mean{}, stddev{};

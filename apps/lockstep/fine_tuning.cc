@@ -16,7 +16,7 @@ bool is_below(std::string_view name, std::string_view path) {
   return name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '.');
 }
 
-// The first words of parameters' names.
+// Returns the parts of the names of parameters before the first dot.
 std::vector<std::string> parts_of(const Module& net) {
   std::vector<std::string> parts;
   for (const auto& [name, parameter] : net.named_parameters()) {

@@ -1,5 +1,5 @@
-// Training that begins with the weights of another run: a new last layer, frozen parts, and learning rates of their
-// own.
+// Training that begins with the weights of another run: with a new last layer, frozen parts, and separate learning
+// rates.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace lockstep::app {
 
-// The path of the last Linear, which makes the outputs: "fc".
+// Returns the path of the last Linear, which computes the outputs: "fc".
 std::string head_of(Module& net);
 
-// Loads all weights but those of the head, which has another number of outputs: it keeps its initial values. Returns
-// what a notice says, or "" if all weights were loaded. Any other difference is an error, as for load_weights().
+// Loads all weights except those of the head if its number of outputs differs: it then keeps its initial values.
+// Returns the text of a notice, or "" if all weights were loaded. Other differences are errors, as for load_weights().
 std::string load_with_new_head(const std::string& path, Module& net);
 
-// Freezes parameters by name: those below "backbone", which is all but the head, or below a path such as "layer1".
-// Parts that have nothing left to learn stay in evaluation mode. Throws UsageError for a name that fits no parameter.
+// Freezes parameters by name: "backbone" is all but the head, and a path such as "layer1" all below it. Modules whose
+// parameters are all frozen go into evaluation mode. Throws UsageError for a name that fits no parameter.
 void freeze_parts(Module& net, const std::vector<std::string>& names);
 
-// All parameters as one group, or the head's with a rate of their own.
+// Returns the parameters as two groups: all but the head's, and the head's with the rate `head_lr`.
 ParameterGroups groups_with_head(Module& net, double head_lr);
 
 }  // namespace lockstep::app

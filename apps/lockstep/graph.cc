@@ -40,8 +40,8 @@ const std::vector<NodeKind> kKinds = {{"copy", "#f6c85f"},
                                       {"update", "#c5a3dd"},
                                       {"communication", "#f2a65a"}};
 
-// Derives kinds from the names of tasks and lanes. Backward functions share the names of forward ones, so those after
-// the loss count as backward.
+// Derives kinds from the names of tasks and lanes. Backward functions can share the names of forward ones, so tasks
+// after the loss count as backward.
 void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
   const std::vector<std::string> optimizers = optimizer_names();
   std::set<int> past_loss;  // lanes that have computed the loss
@@ -81,7 +81,7 @@ void name_gradients(TaskGraph& graph) {
     const std::string& name = node.tasks[0].first;
     return name.substr(0, name.find(' '));
   };
-  std::map<int, std::vector<int>> readers;  // of each node's result
+  std::map<int, std::vector<int>> readers;  // of the result of each node
   for (const TaskGraph::Edge& edge : graph.edges) {
     if (edge.data) readers[edge.from].push_back(edge.to);
   }
@@ -99,8 +99,8 @@ void name_gradients(TaskGraph& graph) {
   }
 }
 
-// Draws the whole graph while it is readable. Otherwise draws data only, merges tasks of one name, and finally merges
-// tasks of one kind.
+// Returns the whole graph if it is readable. Otherwise keeps only data edges, then merges tasks of one name, and
+// finally merges tasks of one kind.
 TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
   constexpr std::size_t kReadable = 90;
   const auto place = [&](const TaskGraph::Node& node) {
@@ -117,7 +117,7 @@ TaskGraph readable(TaskGraph graph, const std::vector<LaneCounters>& lanes) {
   return merge_nodes(graph, place);
 }
 
-// Boxes name the weights that they use.
+// Names the weights that tasks use.
 void name_parameters(TaskGraphRecorder& recorder, const Module& net, const std::vector<Device>& devices) {
   for (const auto& [name, parameter] : net.named_parameters()) {
     for (const Device device : devices) {
@@ -127,13 +127,13 @@ void name_parameters(TaskGraphRecorder& recorder, const Module& net, const std::
   }
 }
 
-// Draws an ordinary step: buffers exist, and memory is reused from earlier steps.
+// Captures a later step, in which buffers exist and memory is reused.
 TaskGraph capture_step(const GraphOptions& o, ToolJob& job) {
   constexpr std::int64_t kStep = 3;
   TrainerOptions options = o.trainer_options(job);
   options.epochs = 1;
   options.max_steps = kStep;
-  // The tasks are the same for any examples.
+  // The tasks do not depend on the values of the examples.
   const std::shared_ptr<const Dataset> examples = made_up_examples(o, kStep * o.trainer.batch_size);
   auto net = make_initialized_model(o, job, stand_in_schema(o));
   auto optimizer = o.make_optimizer(net->parameters());
@@ -169,7 +169,7 @@ int draw_graph(const GraphOptions& o) {
   if (extension != ".dot" && extension != ".svg") {
     throw UsageError(fmt::format("--out {}: expected a name that ends in .dot or .svg", o.out));
   }
-  AtomicFile file{o.out};  // fails now if it cannot be written
+  AtomicFile file{o.out};  // reports now if it cannot be written
   ToolJob job = make_job(o);
   TaskGraph graph = capture_step(o, job);
   const std::size_t tasks = graph.nodes.size();

@@ -35,7 +35,7 @@ int run(LaunchCommand options) {
   }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");
-  // Runs this program itself, which may not be in PATH.
+  // Runs this program itself, because it may not be in PATH.
   if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
@@ -46,13 +46,13 @@ int run(LaunchCommand options) {
   options.output = [](bool is_error, std::string_view line) {
     std::FILE* stream = is_error ? stderr : stdout;
     const bool written = std::fwrite(line.data(), 1, line.size(), stream) == line.size() && std::fflush(stream) == 0;
-    // EIO: the terminal is gone. A full disk may have room again.
+    // Goes on after other errors: a full disk may have room again. EIO: the terminal is gone.
     if (!written && (errno == EPIPE || errno == EIO)) {
       fail("standard {}: {}", is_error ? "error" : "output", std::generic_category().message(errno));
     }
   };
   const LaunchResult result = launch(options);
-  // Nobody may read the message below; the exit status still counts.
+  // Ignores SIGPIPE, so that the exit status counts even if nobody reads the message below.
   std::signal(SIGPIPE, SIG_IGN);
   if (!result.message.empty()) notice(result.message);
   return result.status;
@@ -95,7 +95,7 @@ Command add_launch(CLI::App& parent) {
   app->allow_extras();
   return [options, app] {
     std::vector<std::string> others = app->remaining();
-    std::erase(others, "--");  // the separator is among them
+    std::erase(others, "--");  // remaining() has the separator, too
     if (!others.empty()) {
       throw UsageError(
           fmt::format("launch: unknown option {}; the command and its options come after --: "

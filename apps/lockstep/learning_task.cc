@@ -20,7 +20,7 @@
 namespace lockstep::app {
 namespace {
 
-// 5 for "top5_accuracy", 0 for other names.
+// Returns 5 for "top5_accuracy", 0 for other names.
 std::int64_t k_of_top_k(std::string_view name) {
   constexpr std::string_view kFirst = "top", kLast = "_accuracy";
   if (!name.starts_with(kFirst) || !name.ends_with(kLast) || name.size() <= kFirst.size() + kLast.size()) return 0;
@@ -70,7 +70,7 @@ std::shared_ptr<const DataSource> load_data(const CommonOptions& o) {
 
 bool is_plain_mnist(const DataSource& data) {
   const auto& array = data.schema.array;
-  // Of others, the digest covers both parts.
+  // In other formats, the digest of the training part covers both parts.
   const bool mnist = data.schema.format == DataFormat::idx && !data.validation_digest.empty();
   if (!mnist || !array || !array->mean.empty()) return false;
   std::vector<std::int64_t> ten(kFashionMnistClasses.size());
@@ -87,7 +87,7 @@ std::string data_path(const CommonOptions& o) {
 
 void notice_limits(const CommonOptions& o, const DataSource& data) {
   if (o.reading.limit_train > 0 && o.reading.limit_train < data.all_train) {
-    // Folders of pictures, and many tables, have one class after the other.
+    // Folders of pictures, and many tables, are sorted by class, so a limit may leave classes out.
     std::string lost;
     for (std::size_t c = 0; c < data.train_counts.size(); ++c) {
       if (data.train_counts[c] == 0) lost += (lost.empty() ? "" : ", ") + data.schema.classes[c];
@@ -135,7 +135,7 @@ std::optional<std::string> recipe_text(const std::string& weights, std::string_v
     const std::string* text = found ? found->as<std::string>() : nullptr;
     return text ? std::optional(*text) : std::nullopt;
   } catch (const std::exception&) {
-    return std::nullopt;  // whoever loads the weights says so
+    return std::nullopt;  // loading the weights reports the error
   }
 }
 
@@ -151,7 +151,7 @@ bool is_weights_file(const std::string& path) {
   }
 }
 
-// Which weights were found, or else which were asked for, if they do not fit.
+// Returns the end of an error message: the model of the checkpoint, or the expected model; empty if they do not help.
 std::string models_of(const CommonOptions& o) {
   const std::optional<std::string> model = recipe_text(o.init_from, "model");
   if (model && *model != o.model.name) {
@@ -174,7 +174,7 @@ void notice_other_text(const CommonOptions& o, const DataSource& data) {
 
 namespace {
 
-// Of the run whose folder, or a checkpoint in it, --init-from names; none otherwise.
+// Returns the schema of the run whose folder, or a checkpoint in it, --init-from names; nothing for other files.
 std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
   const std::filesystem::path path = std::filesystem::absolute(o.init_from).lexically_normal();
   try {
@@ -183,7 +183,7 @@ std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
     for (const std::filesystem::path& folder : {inner, inner.parent_path()}) {
       if (std::filesystem::exists(folder / "run.json")) return read_run(folder).schema;
     }
-  } catch (const std::exception&) {  // a file of another program
+  } catch (const std::exception&) {  // written by another program
   }
   return std::nullopt;
 }
@@ -248,7 +248,7 @@ std::vector<Metric> make_metrics(const CommonOptions& o, std::int64_t classes) {
   std::vector<std::string> names = o.metrics;
   if (names.empty() && !o.is_language_model()) return {};
   if (names.empty()) names = {"perplexity"};
-  // The log and the plot have it.
+  // Adds the accuracy for the log and the plot.
   if (std::ranges::find(names, "accuracy") == names.end()) names.insert(names.begin(), "accuracy");
   const metrics::ClassOptions axis{.dim = -1};
   std::vector<Metric> all;
@@ -270,7 +270,7 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
     return c < class_names.size() && class_names[c] != number ? number + " " + class_names[c] : number;
   };
   double largest = 0;
-  std::vector<std::size_t> classes;  // those that occur
+  std::vector<std::size_t> classes;  // classes that occur
   std::vector<Pair> confused;
   for (std::size_t i = 0; i < table.size(); ++i) {
     double sum = 0;

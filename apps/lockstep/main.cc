@@ -1,4 +1,4 @@
-// lockstep COMMAND ...: see run_command() for the exit status.
+// lockstep COMMAND ...: run_command() describes the exit status.
 
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/options/command_line.h"

@@ -28,14 +28,14 @@ struct PredictOptions {
   std::string run, format, unseen = "error";
   bool skip_broken = false;
   std::int64_t max_pixels = 0;
-  // Of texts:
+  // Options for texts:
   GenerateOptions text{.new_tokens = 200};
   std::uint64_t seed = 0;
   std::vector<std::string> paths;
   std::int64_t batch_size = 64;
 };
 
-// A cell of a table, in quotes where it needs them.
+// Returns a cell of a table, in quotes if it needs them.
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string out = "\"";
@@ -59,7 +59,7 @@ std::string class_name(const DataSchema& schema, std::size_t c) {
   return c < schema.classes.size() ? schema.classes[c] : fmt::format("{}", c);
 }
 
-// Probabilities have the digits of f32.
+// Prints probabilities with the digits of f32.
 std::string csv_number(const DataSchema& schema, double value, std::size_t k) {
   return schema.task == lockstep::TaskKind::classification ? fmt::format("{}", static_cast<float>(value))
                                                            : shortest_text(value, schema, k);
@@ -97,14 +97,14 @@ std::string json_line(const DataSchema& schema, const std::string& example, std:
   return line.dump() + "\n";
 }
 
-// "new.csv:7" for a row, "new/1.jpg" for a picture.
+// Returns "new.csv:7" for a row, "new/1.jpg" for a picture.
 std::string example_name(const DataSchema& schema, const std::string& path, const std::string& name) {
   if (!schema.image) return fmt::format("{}:{}", path, name);
   std::error_code unknown;
   return std::filesystem::is_directory(path, unknown) ? (std::filesystem::path(path) / name).string() : path;
 }
 
-// Continues each text. Model and text are alike on every machine, so the seed decides what is written.
+// Continues each text. The same model, text, and seed give the same result on every machine.
 void continue_texts(const PredictOptions& o, const Run& model) {
   auto* language = dynamic_cast<LanguageModel*>(&model.model());
   check(language != nullptr, "run {}: its model continues no text", o.run);

@@ -23,7 +23,7 @@ int terminal_width(std::FILE* stream) {
 }
 
 std::string clock_time(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::min(std::ceil(seconds), 359999.0));  // 99:59:59
+  const auto whole = static_cast<std::int64_t>(std::min(std::ceil(seconds), 359999.0));  // limits it to 99:59:59
   const auto hours = whole / 3600, minutes = whole / 60 % 60;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
                    : fmt::format("{}:{:02}", minutes, whole % 60);
@@ -67,7 +67,7 @@ std::string progress_line(const Progress& progress, int width) {
           ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
           : 0.0;
   const auto [counts, rate, left, all] = numbers_of(progress);
-  // The first choice that leaves room for a bar.
+  // Takes the first choice that leaves room for a bar.
   for (const std::string& numbers : {counts + rate + left + all, counts + left + all, left + all, left}) {
     const int room = width - static_cast<int>(progress.label.size() + numbers.size() + 3);
     if (room >= kLeastBar) return progress.label + " " + bar(fraction, std::min(room, kMostBar)) + numbers;
@@ -89,7 +89,7 @@ void ProgressBar::update(std::int64_t done, Clock::time_point now) {
   if (start_ == Clock::time_point()) {
     start_ = now;
     progress_.before = done;
-    if (!terminal_) {  // nothing is known about the speed yet
+    if (!terminal_) {  // a first line would not know the speed yet
       next_draw_ = now + kLineInterval;
       return;
     }
@@ -102,7 +102,7 @@ void ProgressBar::update(std::int64_t done, Clock::time_point now) {
     return;
   }
   next_draw_ = now + kDrawInterval;
-  // One column less: a character in the last one makes some terminals wrap.
+  // Leaves the last column empty, because a character there makes some terminals wrap.
   write(std::string(kClearLine) + progress_line(progress_, terminal_width(stream_) - 1));
   drawn_ = true;
 }

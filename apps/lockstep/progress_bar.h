@@ -18,11 +18,11 @@ struct Progress {
   std::int64_t later = 0;   // images of the epochs after this one
 };
 
-// "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left, 6:18 in all" in at most `width` characters; a narrow
-// terminal shows fewer numbers. The time for all epochs is that at the speed of this one.
+// Returns "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left, 6:18 in all" in at most `width` characters;
+// a narrow terminal shows fewer numbers. The time for all epochs assumes the speed of this one.
 std::string progress_line(const Progress& progress, int width);
 
-// "epoch 3/10: 25600/60000  1234 images/s  0:28 left, 6:18 in all", for a stream other than a terminal.
+// Returns "epoch 3/10: 25600/60000  1234 images/s  0:28 left, 6:18 in all", for a stream that is not a terminal.
 std::string progress_text(const Progress& progress);
 
 class ProgressBar {
@@ -36,14 +36,14 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // May be called often: it draws at most ten times a second on a terminal, and writes a line every ten seconds
-  // elsewhere. The clock runs from the first call.
+  // May be called often: it draws at most ten times a second on a terminal, and writes a line every ten seconds on
+  // other streams. The clock runs from the first call.
   void update(std::int64_t done, Clock::time_point now = Clock::now());
   // Leaves an empty line with the cursor at its start, ready for other output. update() draws the bar again.
   void clear();
 
  private:
-  // Progress that cannot be written is lost; the training goes on.
+  // Ignores errors, so that the training goes on.
   void write(const std::string& text);
 
   std::FILE* stream_;

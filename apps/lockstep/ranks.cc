@@ -18,8 +18,8 @@ std::chrono::milliseconds read_timeout(double seconds) {
 
 namespace {
 
-// The single rank of a launcher may name any back end, because a script chooses the number of ranks. A process that no
-// launcher started has lost the ranks that MPI connects.
+// A rank whose launcher started only one may name any back end, because a script chooses the number of ranks. A process
+// that no launcher started has lost the ranks that MPI connects.
 void check_backend_alone(const std::string& backend) {
   if (backend != "mpi") return;
   throw UsageError("--backend mpi: found a process that is alone, expected ranks: start them with mpirun");
@@ -47,7 +47,7 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
   const auto environment = read_launch_environment();
   if (!environment) check_backend_alone(backend);
   if (!environment || environment->world_size == 1) return make_local_groups(1)[0];
-  // Found before the ranks meet, and a status that makes a launcher restart nothing.
+  // Checked before the ranks connect. Exit status 2 keeps a launcher from restarting them.
   if (environment->world_size > kMaxRanks) {
     throw UsageError(
         fmt::format("{} says {} ranks, expected at most {}", environment->source, environment->world_size, kMaxRanks));

@@ -15,7 +15,7 @@ namespace {
 
 using Value = std::optional<Recipe::Value>;
 
-// The command-line option for an entry of the recipe.
+// Returns the command-line option for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
   if (name == "gradients" && !value) return "--gradients f32";
   const OptionRow* row = find_option_of_entry(name);
@@ -38,7 +38,7 @@ std::string as_option(const std::string& name, const Value& value) {
 
 // Fills in settings from the checkpoint's recipe.
 void take_settings(TrainOptions& o, const Recipe& recipe) {
-  // 0 if the recipe lacks the number. The comparison of recipes reports any other mismatch.
+  // Returns 0 if the recipe lacks the number. The comparison of recipes reports any other mismatch.
   auto saved = [&](const char* name) {
     const Recipe::Value* found = recipe.find(name);
     const std::uint64_t* number = found ? found->as<std::uint64_t>() : nullptr;
@@ -49,7 +49,7 @@ void take_settings(TrainOptions& o, const Recipe& recipe) {
   if (o.threads_per_shard == 0) o.threads_per_shard = saved("threads_per_shard");
   const Recipe::Value* weights = recipe.find("init_from");
   if (const std::string* hash = weights ? weights->as<std::string>() : nullptr) o.start_weights = *hash;
-  // The recipes of older versions have settings without an effect. Equal recipes let their checkpoints resume.
+  // Recipes of older versions have settings without an effect. Equal recipes let their checkpoints resume.
   const auto take = [&](const char* name, auto& setting) {
     const Recipe::Value* found = recipe.find(name);
     if (const auto* value = found ? found->as<std::decay_t<decltype(setting)>>() : nullptr) setting = *value;
@@ -67,12 +67,12 @@ bool is_same_folder(const std::string& a, const std::string& b) {
   return !a.empty() && !b.empty() && whole(a) == whole(b);
 }
 
-// Rank 0's choice; no value: the run begins anew.
+// Returns rank 0's choice; nothing if the run begins anew.
 std::optional<CheckpointContents> chosen_checkpoint(const TrainOptions& o) {
   const bool open = o.resume == "auto" || is_same_folder(o.resume, o.save);
   const bool again = !o.save.empty() && restarted();
   if (open || again) {
-    // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.
+    // A restarted job continues from its own checkpoint, even if it was started with --resume of another folder.
     if (auto found = find_checkpoint(o.save)) return found;
     if (open || o.resume.empty()) return std::nullopt;
   }
@@ -83,7 +83,7 @@ std::optional<CheckpointContents> chosen_checkpoint(const TrainOptions& o) {
     return read_checkpoint(o.resume);
   }
   if (o.save.empty()) return std::nullopt;
-  // At the first start, a checkpoint in the folder belongs to another run. This run must start apart from it.
+  // At the first start, a checkpoint in the folder belongs to another run, which this run must not overwrite.
   const auto latest = find_latest_checkpoint(o.save).checkpoint;
   if (!latest) return std::nullopt;
   throw UsageError(
@@ -91,7 +91,7 @@ std::optional<CheckpointContents> chosen_checkpoint(const TrainOptions& o) {
                   o.save, latest->step));
 }
 
-// Rank 0's text on all ranks.
+// Returns rank 0's text on all ranks.
 std::string broadcast(ProcessGroup& group, std::string text) {
   const CollectiveOptions what{.label = "checkpoint to resume from", .wait = true};
   auto size = static_cast<std::int64_t>(text.size());
@@ -109,7 +109,7 @@ Start choose_start(TrainOptions& o, ProcessGroup& group) {
     throw UsageError("--init-from excludes --resume, except --resume auto");
   }
   Start start;
-  // The kind of the message, and its text: a checkpoint, its recipe, or why there is none.
+  // What rank 0 sends: the kind of the message, and its text: a checkpoint, its recipe, or why there is none.
   std::string kind = "begins", path, text;
   if (group.rank() == 0) {
     try {
@@ -142,9 +142,9 @@ ResumedRun resume(Trainer& trainer, CheckpointContents checkpoint) {
   } catch (const RecipeMismatch& error) {
     std::string saved, mine;
     for (const auto& d : error.differences) {
-      // Then the kind of schedule differs as well and is reported.
+      // If one recipe lacks the entry, the kind of schedule differs as well and is reported.
       if (d.name.starts_with("schedule") && d.name != "schedule" && !(d.saved && d.mine)) continue;
-      // The same holds for the dtype.
+      // If one recipe lacks the entry, the dtype differs as well and is reported.
       if (d.name.starts_with("loss_scale") && !(d.saved && d.mine)) continue;
       const char* comma = saved.empty() ? "" : ", ";
       saved += comma + as_option(d.name, d.saved);

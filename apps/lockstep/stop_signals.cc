@@ -13,23 +13,23 @@ namespace {
 
 enum class Phase { before, training, stopped, complete };
 
-// The state that the signal handler may access.
+// State that the signal handler may access.
 std::atomic<Phase> phase{Phase::before};
 std::atomic<Trainer*> trainer_to_stop{nullptr};
 std::atomic<int> first_signal{0};
-std::atomic<std::int64_t> first_interrupt{0};  // when SIGINT came, in ns
+std::atomic<std::int64_t> first_interrupt{0};  // time of the first SIGINT, in ns
 static_assert(std::atomic<Trainer*>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// 0 means "not yet", so the time is at least 1.
+// Returns at least 1, because 0 means "not yet".
 std::int64_t now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return time.tv_sec * kSecond + time.tv_nsec + 1;
 }
 
-// Ends the process as the signal does by default. The kernel spares process 1 of a container, which exits instead.
+// Ends the process as the signal does by default. The kernel does not kill process 1 of a container, so it exits.
 [[noreturn]] void end_by(int signal) {
   ::signal(signal, SIG_DFL);
   sigset_t set;
@@ -58,7 +58,7 @@ void on_signal(int signal) {
       break;
     case Phase::stopped: break;
     case Phase::complete:
-      // What is left, such as --export, does not need readers.
+      // The remaining work, such as --export, does not need readers of the output.
       if (is_first && signal != SIGPIPE) end_by(signal);
       break;
   }

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 struct SweepOptions {
-  std::vector<std::pair<std::string, Words>> values;  // of each swept option
+  std::vector<std::pair<std::string, Words>> values;  // values of each swept option
   Words command;
   std::string results = "sweep";
   std::string best;
@@ -41,14 +41,14 @@ struct SweepOptions {
 };
 
 struct SweptRun {
-  Words chosen;   // a value of each swept option
+  Words chosen;   // one value of each swept option
   Words options;  // for `train`
   fs::path folder = {};
   std::string error = {};
   nlohmann::json result = {};
 };
 
-// Values with commas, as of --hidden, are separated by semicolons, of which the last one may end them: "256,128;".
+// Values that have commas, as of --hidden, are separated by semicolons; one may follow the last value: "256,128;".
 Words split_values(const std::string& name, const std::string& text) {
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
   Words values(1);
@@ -92,7 +92,7 @@ std::vector<SweptRun> all_runs(const SweepOptions& o) {
   return runs;
 }
 
-// Binds this thread, and so the next child, to CPUs for its lifetime.
+// Binds this thread, and so the next child, to CPUs until the destructor runs.
 class CpuBinding {
  public:
   explicit CpuBinding(const std::vector<int>& cpus) {
@@ -159,12 +159,12 @@ class Sweep {
     return start_child(child);
   }
 
-  // Asks the run for its key. False if its result is known, or if it cannot run.
+  // Asks the run for its key. Returns false if its result is known, or if it cannot run.
   bool prepare(std::size_t index) {
     SweptRun& run = runs_[index];
     const fs::path output = fs::path(o_.results) / fmt::format("start-{}.txt", ::getpid());
     ChildProcesses child;
-    // Options such as --save-every need --save, which a dry run does not write to.
+    // Passes --save, because options such as --save-every need it; a dry run does not write there.
     child.add(0, start(run, {"--dry-run", "--save", o_.results}, output, {}));
     std::vector<ChildExit> ended;
     while ((ended = child.reap()).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -172,7 +172,7 @@ class Sweep {
     fs::remove(output);
     constexpr std::string_view kKey = "run ";
     if (!ended[0].ok() || !line.starts_with(kKey)) {
-      // Status 2: the same options would fail in each run.
+      // With status 2 in the first run, all runs would fail alike.
       if (ended[0].exit_status() == 2 && index == 0) throw UsageError(fmt::format("{}: {}", title(run), line));
       run.error = line;
       print_out("{}: failed: {}\n", title(run), line);
@@ -207,7 +207,7 @@ class Sweep {
 
   static bool is_shards(const std::string& word) { return word.substr(0, word.find('=')) == "--shards"; }
 
-  // Parts of the cores, or of the GPUs.
+  // Returns disjoint parts of the cores, or of the GPUs.
   std::vector<Place> places() const {
     std::vector<Place> places(static_cast<std::size_t>(o_.at_once));
     if (o_.at_once == 1) return places;
@@ -306,7 +306,7 @@ class Sweep {
     return result;
   }
 
-  // The metric that ranks the runs: --best, or perplexity, the error, or accuracy.
+  // Returns the metric that ranks the runs: --best, or else perplexity, the error, or accuracy.
   std::string measure(const SweptRun& run) const {
     if (!o_.best.empty()) return o_.best;
     const nlohmann::json metrics = run.result.value("metrics", nlohmann::json::object());
@@ -393,7 +393,7 @@ class Sweep {
 
   SweepOptions o_;
   std::vector<SweptRun> runs_;
-  std::vector<std::pair<std::size_t, std::size_t>> twins_;  // a run of the recipe of an earlier one
+  std::vector<std::pair<std::size_t, std::size_t>> twins_;  // a run, and an earlier one of the same recipe
 };
 
 bool names_option(const Words& words, std::string_view name) {

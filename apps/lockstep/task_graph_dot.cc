@@ -32,7 +32,7 @@ std::string counted(const std::pair<std::string, int>& task) {
   return escape(task.first) + (task.second > 1 ? fmt::format(" ×{}", task.second) : "");
 }
 
-// What the tasks work on: "fc.weight, fc.bias", or the number of many.
+// Returns what the tasks work on: "fc.weight, fc.bias", or only the number if there are many.
 std::string subjects(const TaskGraph::Node& node) {
   constexpr std::size_t kMost = 2;
   if (node.subjects.empty()) return "";
@@ -45,7 +45,7 @@ std::string subjects(const TaskGraph::Node& node) {
   return fmt::format(R"(<br/><font point-size="9">{}</font>)", text);
 }
 
-// One task is shown by its name and subjects, several under the name of their kind.
+// Labels one task with its name and subjects, and several with the name of their kind.
 std::string label(const TaskGraph::Node& node, const NodeKind& kind) {
   if (node.tasks.size() == 1) return counted(node.tasks[0]) + subjects(node);
   std::string text = "<b>" + escape(kind.name) + R"(</b><font point-size="9">)";
@@ -53,7 +53,7 @@ std::string label(const TaskGraph::Node& node, const NodeKind& kind) {
   return text + "</font>";
 }
 
-// Title and legend. The legend lists only what the picture contains.
+// Returns title and legend. The legend lists only what the picture contains.
 std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, bool far_edges) {
   std::string cells;
   int columns = 0;
@@ -112,13 +112,13 @@ std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture) {
     }
     dot += "  }\n";
   }
-  // The columns from left to right.
+  // Puts the columns from left to right.
   dot += "  { rank=same;";
   for (std::size_t d = 0; d < devices.size(); ++d) dot += fmt::format(" head{};", d);
   dot += " }\n";
   for (std::size_t d = 1; d < devices.size(); ++d) dot += fmt::format("  head{} -> head{} [style=invis];\n", d - 1, d);
 
-  // The first task of each column is at the top.
+  // Puts the first task of each column at the top.
   for (std::size_t d = 0; d < devices.size(); ++d) {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       if (device_of(i) != devices[d]) continue;

@@ -1,11 +1,11 @@
-// Where files go that nobody asked for.
+// The folder for files that the user did not ask for.
 #pragma once
 
 #include <filesystem>
 
 namespace lockstep::app {
 
-// The folder that TMPDIR names, or /tmp. Throws if it is no folder.
+// Returns the folder that TMPDIR names, or /tmp. Throws if it is not a folder.
 std::filesystem::path temporary_folder();
 
 }  // namespace lockstep::app

@@ -47,7 +47,7 @@ void check_writable(const std::string& path) {
   AtomicFile probe{path};
 }
 
-// The same for a log, which may be a device or a pipe.
+// Checks the same for a log, which may be a device or a pipe.
 void check_log_writable(const char* option, const std::string& path) {
   if (path.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
@@ -65,7 +65,7 @@ std::filesystem::path page_file(const TrainOptions& o) {
   return folder.empty() ? folder : folder / "report.html";
 }
 
-// One output would replace or cut the other. Devices and pipes may take several.
+// Rejects outputs to the same file, where one would replace or truncate the other. Devices and pipes may take several.
 void check_apart(const TrainOptions& o) {
   const std::pair<const char*, std::filesystem::path> outputs[] = {{"--export", o.export_file},
                                                                    {"--log", o.log},
@@ -89,7 +89,7 @@ void check_apart(const TrainOptions& o) {
   }
 }
 
-// A full disk must not cost the weights of a run without checkpoints.
+// Keeps the weights of a run without checkpoints if the disk is full.
 void export_weights(const TrainOptions& o, const Module& net) {
   std::string why;
   try {
@@ -111,14 +111,14 @@ void export_weights(const TrainOptions& o, const Module& net) {
   fail("--export: {}; {}", why, instead);
 }
 
-// Each rank writes its own timeline: trace.json, trace.rank1.json.
+// Returns the file of a rank's own timeline: trace.json, trace.rank1.json.
 std::string trace_file(const std::string& path, int rank) {
   if (rank == 0) return path;
   std::filesystem::path p(path);
   return p.replace_extension(fmt::format("rank{}{}", rank, p.extension().string())).string();
 }
 
-// Checks that replicas agree on all ranks. The loss does not show a difference.
+// Checks that all ranks have the same replicas, because the loss would not show a difference.
 void check_replicas(const ToolJob& job, const Module& net) {
   Communicator& ranks = *job.communicator();
   if (ranks.alone()) return;
@@ -127,7 +127,7 @@ void check_replicas(const ToolJob& job, const Module& net) {
   ranks.agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
-// The number of steps of the whole run, of which a resumed run makes the last ones.
+// Returns the number of steps of the whole run, including those before a checkpoint.
 std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
   const auto quotient = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
   if (o.trainer.drop_last) examples -= examples % o.trainer.batch_size;
@@ -136,7 +136,7 @@ std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
   return o.trainer.max_steps > 0 ? std::min(steps, o.trainer.max_steps) : steps;
 }
 
-// Notices about options that fit the model but have no effect on these data and devices.
+// Writes notices about options that fit the model but have no effect on these data and devices.
 void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource& data) {
   notice_limits(o, data);
   notice_other_text(o, data);
@@ -156,7 +156,7 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource&
   }
 }
 
-// --find-lr.
+// Runs --find-lr.
 void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::shared_ptr<const Dataset> data,
                TrainerOptions options, bool first) {
   options.schedule = {};
@@ -262,7 +262,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
                                                          .by_others = o.is_language_model() || o.is_regression()}));
   }
   if (first && !o.weights_log.empty()) {
-    // The log has the flipped bit.
+    // BitFlip comes first, so that the log has the flipped bit.
     if (flip_step > 0) trainer.observe(std::make_shared<BitFlip>(flip_step, flip_parameter));
     trainer.observe(std::make_shared<WeightsLog>(o.weights_log));
   }
@@ -295,7 +295,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     notice(fmt::format("ended after step {}: {} epoch{} without a better value", result.steps, o.trainer.watch.patience,
                        o.trainer.watch.patience == 1 ? "" : "s"));
   }
-  // If the run was stopped before its first step, even the weights' shapes may be unknown.
+  // If the run was stopped before its first step, the shapes of weights may be unknown.
   const bool has_weights = !result.stopped || net.parameters()[0].shape_known();
   const bool exports = !o.export_file.empty() && has_weights;
   if (first && exports) {
@@ -306,7 +306,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
       add_to_receipt(receipt, o.export_file);
     }
   }
-  // A flipped bit must stay for others to see.
+  // Skips the check after --inject-flip, because `verify` must see the flipped bit.
   if (flip_step == 0) check_replicas(job, net);
   job.close();
   if (result.stopped) {
@@ -356,9 +356,9 @@ int train(TrainOptions o) {
   try {
     return run(o, *job, std::move(start), signals);
   } catch (const std::exception& error) {
-    // The remaining work is useless.
+    // Cancels the remaining work, which is useless now.
     job->runtime().engine().cancel_pending(error.what());
-    // The other ranks wait for this one, so tell them why it does not come.
+    // Tells the other ranks, which wait for this one, why it does not come.
     group->abort(message_of(error));
     throw;
   }

@@ -10,7 +10,7 @@
 namespace lockstep::app {
 namespace {
 
-// "[cpu:0, cpu:1]", or "16 CPU devices"
+// Returns "[cpu:0, cpu:1]", or "16 CPU devices".
 std::string short_places(const std::vector<Device>& devices) {
   constexpr std::size_t kMostNames = 4;
   if (devices.size() <= kMostNames) return str(devices);
@@ -19,13 +19,13 @@ std::string short_places(const std::vector<Device>& devices) {
   return fmt::format("{} {}devices", devices.size(), gpus == std::ssize(devices) ? "GPU " : "");
 }
 
-// A failed write shows at the end of the program, and a closed pipe by its signal; neither ends the training.
+// Does not report errors: a failed write shows at the program's end, a closed pipe by its signal. The training goes on.
 void say(const std::string& text) {
   print_text(stdout, text);
   std::fflush(stdout);
 }
 
-// ", with 8 cores each": a scheduler may bind each rank to fewer cores than the user believes.
+// Returns ", with 8 cores each": a scheduler may bind each rank to fewer cores than the user believes.
 std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
   if (of_ranks.size() < 2) return "";
   const auto [least, most] = std::ranges::minmax(of_ranks);
@@ -33,7 +33,7 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
   return fmt::format(", with {} to {} cores each", least, most);
 }
 
-// "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and the cores that stay idle.
+// Returns "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and the idle cores.
 std::string recipe_line(const TrainOptions& options, const ToolJob& job, const Recipe& recipe) {
   std::string shards = count_of(job.shards, "shard");
   const bool gpus = job.devices()[0].kind() == DeviceKind::cuda;
@@ -85,7 +85,7 @@ void TrainingConsole::epoch(const EpochReport& r) {
                   options_.is_regression() ? "" : fmt::format(", test acc {:.2f}", r.test.value()), others));
 }
 
-// A full disk must not cost the training.
+// Reports the failure, and the training goes on: a full disk must not end it.
 void TrainingConsole::failed(const ObserverFailure& failure) {
   bar_.reset();
   notice(fmt::format("{}; the training goes on without {}", failure.error, failure.observer));
@@ -104,7 +104,7 @@ void TrainingConsole::print(const TrainingResult& result) const {
       }
     }
     say(fmt::format("{}{} on {}\n", what, speed, where_));
-    // GPUs' share is an upper bound, which would mislead.
+    // On GPUs the time is only an upper bound, which would mislead.
     const bool gpus = job_.devices()[0].kind() == DeviceKind::cuda;
     if (!gpus && data_seconds_ > 1 && data_seconds_ > 0.05 * seconds_) {
       notice(

@@ -1,5 +1,5 @@
-// Tells the user of a training how it goes: lines on standard output, a progress bar, and what cannot be written. In a
-// job of several ranks, rank 0 does this.
+// Tells the user how a training goes: lines on standard output, a progress bar, and what could not be written. In a job
+// of several ranks, only rank 0 does this.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace lockstep::app {
 
-// "resnet18 on [cpu:0, cpu:1] in each of 2 ranks", or "... on 16 CPU devices": for pictures.
+// Returns "resnet18 on [cpu:0, cpu:1] in each of 2 ranks", or "... on 16 CPU devices", as a title of pictures.
 std::string run_title(const TrainOptions& options, const ToolJob& job);
 
 class TrainingConsole final : public TrainingObserver {
  public:
-  // Prints where and what will be trained. `recipe`: Trainer's. All references must outlive the observer. `cores` has
-  // those of each rank.
+  // Prints where and what will be trained. `recipe`: Trainer::recipe(). All references must outlive the observer.
+  // `cores`: the number of cores of each rank.
   TrainingConsole(const TrainOptions& options, const ToolJob& job, const Recipe& recipe, const DataSource& data,
                   const std::vector<std::int64_t>& cores);
 
@@ -30,7 +30,7 @@ class TrainingConsole final : public TrainingObserver {
   void end(const TrainingResult&) override { bar_.reset(); }
   void abort(const std::string&) override { bar_.reset(); }
   void failed(const ObserverFailure& failure) override;
-  // The last lines.
+  // Prints the last lines.
   void print(const TrainingResult& result) const;
 
  private:

@@ -22,7 +22,7 @@ TrainingSetup set_up_training(TrainOptions& o, const ToolJob& job) {
   TrainingSetup setup;
   setup.net = make_initialized_model(o, job, data.schema);
   Module& net = *setup.net;
-  // Weights missing from the file may still have unknown shapes.
+  // Weights that are missing from the file may still have unknown shapes.
   if (!o.init_from.empty() && !std::ranges::all_of(net.parameters(), &Parameter::shape_known))
     settle_shapes(net, example_input(*data.train, o.seed), job.devices()[0]);
   if (!o.init_from.empty()) o.start_weights = weights_sha256(net);

@@ -1,4 +1,4 @@
-// What `train` trains, made of its options: `audit` makes the same again.
+// Makes what `train` trains from its options; `audit` makes the same again.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@ namespace lockstep::app {
 struct TrainingSetup {
   std::unique_ptr<Module> net;  // with its initial weights
   std::unique_ptr<Optimizer> optimizer;
-  TrainerOptions options;  // with the whole recipe that Trainer cannot know
+  TrainerOptions options;  // the recipe has all that Trainer cannot know
 };
 
-// A batch of one.
+// Returns a batch of one example.
 Tensor example_input(const Dataset& data, std::uint64_t seed);
 
 // Sets options.source, and options.start_weights if there is --init-from.

@@ -8,7 +8,7 @@ std::string utf8_text(const std::string& bytes) {
   try {
     nlohmann::json(bytes).dump();
     return bytes;
-  } catch (const nlohmann::json::type_error&) {  // it is not UTF-8
+  } catch (const nlohmann::json::type_error&) {  // not UTF-8
   }
   std::string text;
   for (const char c : bytes) {

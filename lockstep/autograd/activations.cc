@@ -17,7 +17,7 @@ void check_activated(std::string_view name, const Tensor& x) {
   check(x.defined() && is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name, x);
 }
 
-// x within [low, high], without a gradient at the limits.
+// Limits x to [low, high]. The gradient is 0 at the limits and beyond them.
 Tensor within(std::string_view name, const Tensor& x, double low, double high) {
   check_activated(name, x);
   const auto part = [=](const Arrays& in) -> Lifted {
@@ -28,7 +28,7 @@ Tensor within(std::string_view name, const Tensor& x, double low, double high) {
           const auto without = [](const Array& limited, const Array& g) {
             return ops::where(limited, ops::scalar_like(g, 0), g);
           };
-          // Limits as the type holds them.
+          // The limits, rounded to the type of y.
           const Array first = ops::scalar_like(at, low), last = ops::scalar_like(at, high);
           return {without(ops::compare(CompareOp::le, last, at), without(ops::compare(CompareOp::le, at, first), dy))};
         }};
@@ -70,7 +70,7 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
 Tensor relu6(const Tensor& x) { return within("relu6", x, 0, 6); }
 Tensor hardsigmoid(const Tensor& x) {
   check_activated("hardsigmoid", x);
-  // Limited before the sum, which rounds: the number before 3 is within.
+  // Limits x before the sum, which rounds: the largest number below 3 must count as inside the limits.
   return (within("hardsigmoid", x, -3, 3) + 3.0) / 6.0;
 }
 Tensor hardswish(const Tensor& x) {
@@ -103,7 +103,7 @@ Tensor mish(const Tensor& x) {
 }
 Tensor logsigmoid(const Tensor& x) {
   check_activated("logsigmoid", x);
-  // Beyond the threshold it is x in f64, too.
+  // Above the threshold, softplus(x) is x, which is exact in f64, too.
   return -softplus(-x, 1, 80);
 }
 Tensor softsign(const Tensor& x) {

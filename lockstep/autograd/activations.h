@@ -29,7 +29,7 @@ Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
 // a sigmoid(b) for the halves a and b of x along an axis (Dauphin et al. 2017).
 Tensor glu(const Tensor& x, int dim = -1);
-// x within [min_val, max_val]. At the limits the gradient is 0; that of clamp() is 1.
+// x limited to [min_val, max_val]. At the limits, the gradient is 0, where that of clamp() is 1.
 Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);
 Tensor relu6(const Tensor& x);        // hardtanh(x, 0, 6)
 Tensor hardsigmoid(const Tensor& x);  // relu6(x + 3) / 6
@@ -43,7 +43,7 @@ Tensor mish(const Tensor& x);        // x tanh(softplus(x))
 Tensor logsigmoid(const Tensor& x);  // log(sigmoid(x)) without overflow
 Tensor softsign(const Tensor& x);    // x / (1 + |x|)
 Tensor tanhshrink(const Tensor& x);  // x - tanh(x)
-// x where |x| is above lambd, 0 elsewhere; softshrink() is also nearer to 0 by lambd.
+// x where |x| is above lambd, 0 elsewhere. softshrink() also moves x toward 0 by lambd.
 Tensor hardshrink(const Tensor& x, double lambd = 0.5);
 Tensor softshrink(const Tensor& x, double lambd = 0.5);
 // x where it is above the threshold, `value` elsewhere.

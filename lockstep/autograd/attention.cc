@@ -14,14 +14,14 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// -infinity where a key comes after the query.
+// Replaces scores by -infinity where a key comes after the query.
 Tensor without_later_keys(const Tensor& scores) {
   const Placed placed = place_as("attention", scores);
   if (placed.kind == Kind::cut && placed.cut.axis >= scores.shape().dim() - 2)
     fail_across_batch("attention", scores, "and they would see each other");
   return lift("attention", placed, {scores}, [](const Arrays& in) -> Lifted {
     const Device device = in[0].device();
-    // Exact in f32, which every back end compares quickly, up to 2^24.
+    // f32 holds indices up to 2^24 exactly, and every back end compares it quickly.
     const DType dtype = std::max(in[0].size(-2), in[0].size(-1)) < (1 << 24) ? DType::f32 : DType::i64;
     const Array query = ops::reshape(ops::arange(in[0].size(-2), dtype, device), {in[0].size(-2), 1});
     const Array key = ops::arange(in[0].size(-1), dtype, device);

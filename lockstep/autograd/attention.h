@@ -10,7 +10,7 @@
 namespace LOCKSTEP_API lockstep {
 
 struct AttentionOptions {
-  // Broadcasts to [.., L, S]. u8: 1 lets a query see a key, 0 hides the key. Floating: added to the scores.
+  // Broadcasts to [.., L, S]. bool, or u8: true lets a query see a key. Floating: added to the scores.
   Tensor attn_mask = {};
   // The probability of dropping a weight. Applies in every call, so pass 0 in evaluation.
   double dropout_p = 0;

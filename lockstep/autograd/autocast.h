@@ -8,8 +8,8 @@
 //   }
 //   loss.backward();
 //
-// A net whose first layer is one of those computes what it does with images.to(DType::bf16), as in Trainer with
-// TrainerOptions::dtype. f16 needs a LossScaler.
+// If the first layer of a net is such an operation, the mode gives the same results as images.to(DType::bf16), as in
+// Trainer with TrainerOptions::dtype. f16 needs a LossScaler.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// For this thread, as long as it lives; without a type, turns an outer mode off. Throws for types other than bf16 and
-// f16.
+// Sets the mode of this thread while the guard lives; without a type, turns an outer mode off. Throws for types other
+// than bf16 and f16.
 class AutocastGuard {
  public:
   explicit AutocastGuard(std::optional<DType> dtype);
@@ -32,10 +32,10 @@ class AutocastGuard {
 };
 
 std::optional<DType> autocast_dtype();
-// As AutocastGuard, until the next call or the end of a guard that was made before.
+// Sets the mode as AutocastGuard does, until the next call or until a guard that was made earlier ends.
 void set_autocast_dtype(std::optional<DType> dtype);
 
-// x in the mode's type, if x is f32, bf16, or f16; otherwise x. Differentiable. For operations of your own.
+// Returns x in the mode's type if x is f32, bf16, or f16, otherwise x. Differentiable. Use it in your own operations.
 Tensor autocast(const Tensor& x);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Internal: axes that users name.
+// Internal: axes as users give them.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// A bit for every axis in `dims`; all axes if it is empty. Like PyTorch, it lets a tensor without axes have an axis 0,
-// which has no bit.
+// Bit mask of the axes in `dims`, or of all axes if `dims` is empty. As in PyTorch, a tensor without axes accepts axis
+// 0 (or -1), which has no bit.
 unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims);
 
 // True if x has no axes and dim is its axis 0 (or -1).

@@ -26,10 +26,10 @@ std::atomic<std::uint64_t> passes{0};
 
 struct PendingLeaf {
   int missing = 0;    // edges from nodes that the walk runs, and from roots, whose gradient has not arrived yet
-  int by_shard = 0;   // those whose gradient may have addends of shards
-  bool once = false;  // whether the gradient of any other edge counts once
+  int by_shard = 0;   // edges whose gradient may have addends of shards
+  bool once = false;  // whether any other edge delivers a gradient that counts once
   Gradient gradient;
-  // Number of gradients that have arrived, by shard. A shard's addend is complete when all edges have delivered.
+  // Number of gradients that have arrived, by shard. A shard's addend is complete when by_shard edges have delivered.
   SmallVector<int, 8> arrived;
 };
 
@@ -49,14 +49,14 @@ class BackwardWalk {
     }
   }
 
-  // Also if add_root() throws: edges lead to the captured leaves again, and a kept graph to all leaves.
+  // Gives edges their targets back if leaves were captured or the graph is kept, even if add_root() throws.
   ~BackwardWalk() {
     if (retain_graph_ || !captured_leaves_.empty()) restore();
   }
   BackwardWalk(const BackwardWalk&) = delete;
   BackwardWalk& operator=(const BackwardWalk&) = delete;
 
-  // The gradient of `input` goes to `to`, a leaf that is like it. Before add_root().
+  // Sends the gradient of `input` to `to`, a leaf with the same properties. Call it before add_root().
   void capture(const Tensor& input, const Tensor& to) {
     const auto& meta = input->grad;
     check(meta != nullptr, "grad: the input {} requires no gradient", input);
@@ -99,7 +99,7 @@ class BackwardWalk {
     discover(roots_.back().first);
   }
 
-  // Tells the leaves what this pass is. After all roots, because the batch may be found after a leaf.
+  // Tells the leaves about this pass. Call it after all roots, because a later root may decide the batch of the pass.
   void begin() {
     for (const auto& leaf : found_leaves_) leaf->reached(pass_);
   }
@@ -108,7 +108,7 @@ class BackwardWalk {
   void run() try {
     pass_.failures = std::make_shared<FailureGroup>(std::move(losses_));
     const FailureScope scope(pass_.failures);
-    const ops::OriginScope of_no_node({});  // trees of gradients
+    const ops::OriginScope of_no_node({});  // for trees of gradients
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
     if (selects()) prune();
@@ -157,7 +157,7 @@ class BackwardWalk {
  private:
   static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
 
-  // Whether backward functions, and the sums of their results, are seen: they do not depend on the layout.
+  // Origin of the backward function of a node and of the sums of its results: they do not depend on the layout.
   static ops::Origin origin_of(const Node& node) { return {node.module, ops::Origin::Direction::backward}; }
 
   static void check_history(const Node& node) {
@@ -171,13 +171,13 @@ class BackwardWalk {
   bool selects() const { return !wanted_.empty() || !captured_nodes_.empty(); }
   bool is_wanted(const GradMeta& leaf) const { return !selects() || wanted_.contains(&leaf); }
 
-  // What takes a gradient in place of `target`.
+  // Returns the meta that gets the gradient of `target`: its capture() leaf, or `target` itself.
   const std::shared_ptr<GradMeta>& captured(const std::shared_ptr<GradMeta>& target) const {
     const auto at = captured_leaves_.find(target.get());
     return at == captured_leaves_.end() ? target : at->second;
   }
 
-  // All consumers of the node's outputs have run.
+  // Called when all consumers of the outputs of the node have run.
   void run_hooks(const Node& node) {
     const auto at = hooked_.find(&node);
     if (at == hooked_.end()) return;
@@ -191,7 +191,7 @@ class BackwardWalk {
     for (const auto& [output, to] : at->second) {
       Gradient gradient = gradients_.at(&node)[static_cast<std::size_t>(output)];
       if (!gradient.defined()) continue;
-      // The node's backward function reads the same arrays.
+      // `to` does not own the arrays, because the backward function of the node reads them, too.
       gradient.single.own = false;
       for (Accumulator& part : gradient.parts) part.own = false;
       for (Gradient::Addend& addend : gradient.addends) addend.sum.own = false;
@@ -199,14 +199,14 @@ class BackwardWalk {
     }
   }
 
-  // A later pass may need other gradients.
+  // Gives edges their targets back, because a later pass may need other gradients.
   void restore() {
     for (auto& [edge, target] : std::views::reverse(pruned_)) edge->target = std::move(target);
     pruned_.clear();
   }
 
-  // Keeps the nodes on the way to a leaf of `inputs`. The edges of these nodes to others are cut, as if what they lead
-  // to needed no gradient.
+  // Keeps only the nodes on the way to a wanted leaf. Cuts their edges to other nodes and leaves, as if these needed no
+  // gradient.
   void prune() {
     std::unordered_set<const Node*> useful;
     const auto leads = [&](const Edge& edge) {
@@ -221,7 +221,7 @@ class BackwardWalk {
     check(!roots_.empty() || !options_.inputs.set(),
           "backward: the loss depends on none of the {} tensors of inputs (the first is {})", wanted_.size(),
           options_.inputs.set() ? options_.inputs.leaves()[0].describe() : "");
-    // What is captured there is an end of the walk.
+    // The walk ends at a captured node that leads to no wanted leaf: the node does not run.
     for (const auto& node : nodes_) {
       if (!useful.contains(node.get()) && captured_nodes_.contains(node.get())) unused_.insert(node.get());
     }
@@ -260,7 +260,7 @@ class BackwardWalk {
       }
       auto [it, is_new] = gradients_.try_emplace(node.get());
       if (!is_new) continue;
-      // The walk may end at what is captured.
+      // The walk may end at a captured node, whose history is then not needed.
       if (!captured_nodes_.contains(node.get())) check_history(*node);
       note_batch(node->at);
       it->second.resize(static_cast<std::size_t>(node->outputs));
@@ -275,7 +275,7 @@ class BackwardWalk {
     }
   }
 
-  // The batch of the pass is one that other processes compute with, if there is one.
+  // Sets the batch of the pass: a batch that joins other processes, if there is one, otherwise the first batch.
   void note_batch(const std::shared_ptr<const Placement>& at) {
     if (!at || at == pass_.at) return;
     check(!at->lost_wrapper(),
@@ -290,8 +290,8 @@ class BackwardWalk {
           "ddp(rows): call backward() for the loss of each");
   }
 
-  // A gradient has addends of shards only behind an operation on a batch. Nodes of parameters alone, such as those of a
-  // penalty on the weights, deliver gradients that count once.
+  // Counts the edges to each leaf. Only operations on a batch give a gradient addends of shards. Nodes of parameters
+  // alone, such as the nodes of a penalty on the weights, deliver gradients that count once.
   void count_edges() {
     std::unordered_set<const Node*> by_shard;
     for (const auto& [edge, gradient] : roots_) count_edge(edge, !gradient.addends.empty(), by_shard);
@@ -335,7 +335,7 @@ class BackwardWalk {
     if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
 
-  // One of a leaf's edges has delivered everything.
+  // Notes that one edge to a leaf has delivered everything. After the last edge, the leaf gets its gradient.
   void settle(const std::shared_ptr<GradMeta>& target) {
     PendingLeaf& leaf = leaves_.at(target);
     if (--leaf.missing > 0 || !leaf.gradient.defined()) return;
@@ -362,8 +362,8 @@ class BackwardWalk {
 
   void run_cut(std::span<const std::shared_ptr<Node>> nodes) {
     const Placement& at = *nodes[0]->at;
-    // In turns, so that each device gets the tasks of one shard after the other, and none waits while tasks of others
-    // are described.
+    // Goes by turns, so that each device gets the tasks of one shard after the other, and no device waits while the
+    // host describes the tasks of other devices.
     for (const std::vector<std::size_t>& slots : at.turns()) {
       for (const auto& node : nodes) {
         Gradient& dy = gradients_.at(node.get())[0];
@@ -393,8 +393,8 @@ class BackwardWalk {
     }
   }
 
-  // A whole tensor used in per_shard() has a gradient from each shard. The function is linear in it, so it runs once
-  // for each.
+  // A whole tensor that is used in per_shard() has a gradient from each shard. The backward function is linear in the
+  // gradient, so it runs once for each shard.
   void run_mix(Node& node, std::span<Gradient> grads, std::span<Gradient> dx) {
     if (node.kind != Kind::whole) return node.mix(node, pass_, grads, dx);
     std::map<int, bool> shards;
@@ -414,7 +414,7 @@ class BackwardWalk {
     run_mix_of_shard(node, grads, dx, own, own < 0 || node.at->rows_of(own) > 0);
   }
 
-  // With shard < 0, the gradient counts once.
+  // If shard < 0, the gradient counts once.
   void run_mix_of_shard(Node& node, std::span<const Gradient> grads, std::span<Gradient> dx, int shard, bool counts) {
     std::vector<Gradient> found(dx.size());
     node.mix(node, pass_, grads, found);
@@ -439,7 +439,7 @@ class BackwardWalk {
     const auto moved = [&](const Array& g) {
       return has_part(g) ? g : ops::to_device(g, node.devices[0], {.non_blocking = true});
     };
-    // Replicas are equal, so one on another device is needed only if there is no other.
+    // Replicas are equal, so a replica on a foreign device is used only if none is on a device of the node.
     if (std::ranges::none_of(dy.parts, has_part, &Accumulator::value) && !dy.parts.empty()) {
       dy.add_single(dy.parts[0].value);
       dy.parts.clear();
@@ -489,18 +489,18 @@ class BackwardWalk {
   std::vector<std::pair<Edge, Gradient>> roots_;
   std::vector<Resource> losses_;  // the roots' data
   std::vector<std::shared_ptr<Node>> nodes_;
-  std::unordered_map<const Node*, std::vector<Gradient>> gradients_;  // of outputs
+  std::unordered_map<const Node*, std::vector<Gradient>> gradients_;  // of the node's outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
   std::vector<std::shared_ptr<GradMeta>> found_leaves_;  // in the order of the graph, which all ranks share
   std::deque<InUse::Scope> held_;                        // of the leaves
-  // With BackwardOptions::inputs or grad(): these leaves, and the edges that were cut or lead to others.
+  // With BackwardOptions::inputs or grad(): the leaves that get gradients.
   std::unordered_set<const GradMeta*> wanted_;
-  // With grad(): what takes the gradients of leaves, and those of nodes' outputs. Nodes that nothing else needs do not
-  // run.
+  // With grad(): the leaves that take the gradients of captured leaves, and of captured outputs of nodes. Captured
+  // nodes that lead to no wanted leaf are unused_: they do not run.
   std::unordered_map<const GradMeta*, std::shared_ptr<GradMeta>> captured_leaves_;
   std::unordered_map<const Node*, std::vector<std::pair<int, std::shared_ptr<GradMeta>>>> captured_nodes_;
   std::unordered_set<const Node*> unused_;
-  // Results with hooks.
+  // Results with hooks, by node.
   std::unordered_map<const Node*, std::vector<std::shared_ptr<GradMeta>>> hooked_;
   std::vector<std::pair<Edge*, std::shared_ptr<GradMeta>>> pruned_;
 };
@@ -535,7 +535,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   for (const Tensor& input : inputs) {
     const auto before = inputs.first(leaves.size());
     const auto same = std::ranges::find_if(before, [&](const Tensor& other) { return other->grad == input->grad; });
-    if (same != before.end() && input.requires_grad()) {  // an input twice
+    if (same != before.end() && input.requires_grad()) {  // the same input was given before
       leaves.push_back(leaves[static_cast<std::size_t>(same - before.begin())]);
       continue;
     }

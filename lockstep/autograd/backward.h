@@ -11,7 +11,7 @@
 namespace LOCKSTEP_API lockstep {
 
 // Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
-// placement; undefined means 1, for a scalar. Consumes the graph.
+// placement. An undefined seed means 1 and needs a scalar root. Consumes the graph.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
 // backward({loss, other}, {Tensor(), seed})
 inline void backward(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> seeds,

@@ -35,7 +35,7 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
   const Placed placed = place_rows("batch_norm", {x, residual}, {gamma, beta, running_mean, running_var});
   const auto part = [&](const Arrays& in) -> Lifted {
-    // M2 / n with n = 1: the variance itself.
+    // The variance is M2 / n, so with n = 1, M2 is the variance itself.
     Array y = ops::batch_norm(in[0], {1, in[4], in[5]}, in[1], in[2], in[3], {options.eps, options.relu});
     return {
         y,

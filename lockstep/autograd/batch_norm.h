@@ -23,8 +23,8 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 // Every process must call it.
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& residual,
                                const BatchNormOptions& options, ops::BatchStats* stats);
-// Merges the statistics of all shards. parts[s] is shard s's, undefined for shards of other processes. `values` is the
-// number of values that each sample adds to a channel. Every process must call it.
+// Merges the statistics of all shards. parts[s] is from shard s, undefined for shards of other processes. `values` is
+// the number of values that each sample adds to a channel. Every process must call it.
 std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts,
                                           std::int64_t values);
 // Normalizes by running statistics.

@@ -1,11 +1,11 @@
-// Comparisons and masks. A mask is of truth values (DType::boolean), without a history; functions that take one also
-// take u8, of which every number but 0 holds. Shapes broadcast as in NumPy,
-// and types are promoted as in elementwise.h: i64 beside f32 is compared in f32. NaN differs from everything.
+// Comparisons and masks. A mask is a bool tensor (DType::boolean) without a history. Functions that take a mask also
+// take u8, where every element but 0 counts as true. Shapes broadcast as in NumPy, and types are promoted as in
+// elementwise.h: i64 beside f32 is compared in f32. NaN differs from everything.
 //
 //   Tensor correct = logits.argmax(1) == labels, inside = (x > 0) & (x < 1);
 //
-// A mask is no truth value: `if (a == b)` and std::find() of a tensor do not compile. The number
-// (a == b).all().item<bool>() tells whether all elements are equal, and waits.
+// A mask does not convert to bool: `if (a == b)` and std::find() of a tensor do not compile. To compare all elements,
+// which waits, use (a == b).all().item<bool>().
 #pragma once
 
 #include "lockstep/autograd/tensor.h"
@@ -24,7 +24,7 @@ Tensor lt(const Tensor& a, const Scalar& b);
 Tensor le(const Tensor& a, const Scalar& b);
 Tensor gt(const Tensor& a, const Scalar& b);
 Tensor ge(const Tensor& a, const Scalar& b);
-// Of tensors of any types, in which every number but 0 holds. The result is a mask.
+// Logical functions take tensors of any type: every element but 0 counts as true. The result is a mask.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -47,7 +47,7 @@ inline Tensor operator<(const Scalar& a, const Tensor& b) { return gt(b, a); }
 inline Tensor operator<=(const Scalar& a, const Tensor& b) { return ge(b, a); }
 inline Tensor operator>(const Scalar& a, const Tensor& b) { return lt(b, a); }
 inline Tensor operator>=(const Scalar& a, const Tensor& b) { return le(b, a); }
-// Masks are combined by truth, whole numbers bit by bit, as in PyTorch. operator! is logical_not().
+// Combine masks element by element as bools, and whole numbers bit by bit, as in PyTorch. operator! is logical_not().
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
@@ -63,7 +63,7 @@ bool equal(const Tensor& a, const Tensor& b);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
-// `value` where the mask is not 0, x elsewhere. A tensor has one element.
+// `value` where the mask is not 0, x elsewhere. A `value` that is a tensor has one element.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);
 

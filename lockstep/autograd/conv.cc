@@ -17,12 +17,12 @@ namespace {
 // Whether x has no batch.
 bool is_one_image(const Tensor& x, int dims) { return x.defined() && x.shape().dim() == dims; }
 
-// Beside a half type, kernels read weights as f32. Weights that are computed, and not parameters, may be of half types.
+// With an input of a half type, kernels read f32 weights. A weight may be computed, and then be of a half type.
 Tensor as_weight(const Tensor& x, const Tensor& w) {
   return w.defined() && x.defined() && is_half_dtype(w.dtype()) && is_half_dtype(x.dtype()) ? cast(w, DType::f32) : w;
 }
 
-// The options in numbers, and x with the zeros that they cannot say.
+// The options with numbers in place of kSame, and x with the zeros that symmetric padding cannot express.
 struct PaddedInput {
   Tensor x;
   Conv2dOptions options;
@@ -141,7 +141,7 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   const Shape whole = transposed_shape(x, w, o);
   const std::array<std::int64_t, 2> more{o.output_padding[0] / o.stride[0], o.output_padding[1] / o.stride[1]};
   if (more[0] > 0 || more[1] > 0) {
-    // A convolution of so large an output has larger results than x: those that it lacks are 0.
+    // A convolution of so large an output has a larger result than x: the elements that x lacks are 0.
     ConvTranspose2dOptions rest = o;
     for (std::size_t i = 0; i < 2; ++i) rest.output_padding[i] %= o.stride[i];
     return conv_transpose2d(pad(x, {0, more[1], 0, more[0]}), w, bias, rest);

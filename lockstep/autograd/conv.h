@@ -13,8 +13,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Padding that keeps the extents of the input (PyTorch's padding = 'same'), for a stride of 1. Where the kernel needs
-// an odd number of zeros, one more is after the input than before it.
+// Padding that keeps the extents of the input (PyTorch's padding = 'same'), for a stride of 1. If the kernel needs an
+// odd number of zeros, one more is after the input than before it.
 //
 //   Tensor y = conv2d(x, w, {}, {.padding = kSame});
 inline constexpr std::int64_t kSame = std::numeric_limits<std::int64_t>::min();
@@ -27,19 +27,19 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const C
 // The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
 
-// Extents is a number for each axis of the kernel.
+// Extents has a number for each axis of the kernel.
 template <typename Extents>
 struct ConvTransposeNdOptions {
   Extents stride = 1;
   Extents padding = 0;
-  // Additional rows and columns at the end; less than the stride or the dilation.
+  // Additional rows and columns at the end; less than the stride, or less than the dilation.
   Extents output_padding = 0;
   std::int64_t groups = 1;
   Extents dilation = 1;
 };
 using ConvTranspose1dOptions = ConvTransposeNdOptions<std::int64_t>;
 using ConvTranspose2dOptions = ConvTransposeNdOptions<HeightWidth>;
-// The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
+// The transposed convolution, which is the gradient of conv2d with respect to x: w [C, O / groups, KH, KW], bias [O] ->
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
@@ -67,7 +67,7 @@ class DepthHeightWidth {
 };
 using Conv3dOptions = ConvNdOptions<DepthHeightWidth>;
 // Volumes [N, C, D, H, W], or [C, D, H, W], and w [O, C / groups, KD, KH, KW] -> [N, O, D', H', W']. It adds KD
-// convolutions of images, in the order of depth; bf16 and f16 round each.
+// convolutions of images, in the order of depth; in bf16 and f16, each of them is rounded.
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv3dOptions& options = {});
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ void check_shape(std::string_view name, const Shape& shape) {
   }
 }
 
-// A tensor placed like another one: make(y) fills each part of it.
+// Makes a tensor with the placement of another one; make(y) fills each part.
 Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
                  const std::function<void(const Array&)>& make) {
   const Tensor& x = like.x();
@@ -91,7 +91,7 @@ void check_floating(std::string_view name, DType dtype) {
 RandomKey chosen_key(std::string_view name, const RandomOptions& options) {
   check(!options.seed || !options.key, "{}: a seed and a key are given, expected at most one of them", name);
   if (options.seed) return random_key(*options.seed, {hash_name(name)});
-  // Not the key itself: other functions may draw by it.
+  // Not the key itself, because other functions may draw with it.
   if (options.key) return random_key(options.key->seed, {options.key->stream, hash_name(name)});
   return ops::next_key(options.device, name);
 }
@@ -101,7 +101,7 @@ Tensor random(std::string_view name, const Shape& shape, const RandomOptions& op
   const DType dtype = options.dtype.value_or(DType::f32);
   check_floating(name, dtype);
   const RandomKey key = chosen_key(name, options);
-  // The host makes them for devices of all kinds: the same bits.
+  // Drawn on a host-visible device for devices of all kinds, so that the bits are the same.
   const Device maker = options.device.is_host() ? kHost : state_of(options.device, name).host_visible_device();
   const Array made = ops::empty(shape, dtype, maker);
   draw(made, key);
@@ -112,9 +112,9 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
   check_floating(name, like.dtype());
   check(like.x().defined(), "{}: like an undefined tensor", name);
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard
-  std::optional<RandomKey> once;                  // of replicas, which stay equal
+  std::optional<RandomKey> once;                  // one key for all replicas, so that they stay equal
   return make_like(name, shape, like, [&](const Array& y) {
-    if (y.numel() == 0) return;  // a shard without samples draws nothing, in no process
+    if (y.numel() == 0) return;  // a shard without samples draws no key in any process
     if (y.shard() >= 0 && caller < 0) {
       draw(y, ops::next_key(y.device(), name));
       return;
@@ -142,7 +142,7 @@ Tensor random_as(std::string_view name, const Tensor& x, std::optional<DType> dt
   return cut_tensor(x->at, x->cut, std::move(parts));
 }
 
-// Whole numbers that the host draws.
+// Makes a tensor of whole numbers that the host has drawn.
 Tensor whole_numbers(std::string_view name, const std::vector<std::int64_t>& numbers, const Shape& shape,
                      const RandomOptions& options) {
   const DType dtype = options.dtype.value_or(DType::i64);
@@ -275,8 +275,8 @@ Tensor bernoulli(const Tensor& x) {
   return where(logical_and(ge(p, 0), le(p, 1)), drawn.to(x.dtype()), nan);
 }
 
-// The class with the largest quotient of its weight and an exponential random number is a draw by the weights; the next
-// ones in order are the draws without replacement that follow.
+// The class with the largest quotient of its weight and an exponential random number is one draw by the weights. The
+// classes with the next largest quotients are the further draws without replacement.
 Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement) {
   check(weights.defined(), "multinomial: undefined tensor");
   check(weights.dim() == 1 || weights.dim() == 2, "multinomial: the weights are {}, expected [C] or [N, C]", weights);
@@ -292,7 +292,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
     p = expand(unsqueeze(p, -2),
                shape.dim() == 1 ? Shape{num_samples, shape[0]} : Shape{shape[0], num_samples, shape[1]});
   }
-  // Not 0, so that a class without a weight has the quotient 0. The weights of a row may be denormal numbers.
+  // e is above 0, so that its logarithm is finite. Quotients are logarithms, because weights may be denormal numbers.
   const Tensor e = clamp(negate(log1p(negate(random_as("multinomial", p, DType::f64, draw_uniform)))), 0x1p-25);
   const Tensor quotients = where(gt(p, 0), log(p) - log(e), -std::numeric_limits<double>::infinity());
   if (replacement) return argmax(quotients, -1);
@@ -311,7 +311,7 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
 
 namespace {
 
-// How many whole numbers there are from start to end, by step.
+// Number of elements from start to end, which is excluded, by step.
 std::int64_t count_of_wholes(const Scalar& start, const Scalar& end, const Scalar& step) {
   const auto from = start.to<std::int64_t>(), to = end.to<std::int64_t>(), by = step.to<std::int64_t>();
   check(by != 0 && (from == to || (from < to) == (by > 0)),

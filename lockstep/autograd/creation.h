@@ -25,16 +25,16 @@ struct RandomOptions {
   // Default: i64 for randint() and randperm(), otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
-  // Equal seeds give equal numbers, on every device and in every call, and so do equal keys. With neither, each call
-  // draws anew, by the key (seed, step, shard, number of earlier draws) of the device's Runtime or, for host memory, of
-  // the program's: the same numbers in every run and on any devices; see RuntimeOptions::seed and manual_seed(). Such a
-  // call is an error in Dataset::get, where a loader's threads would decide the order, and a RecordedStep cannot repeat
-  // it.
+  // Equal seeds give equal numbers, on every device and in every call, and so do equal keys. Without a seed and a key,
+  // each call draws anew, with the key (seed, step, shard, number of earlier draws) of the device's Runtime or, for
+  // host memory, of the program: the numbers are the same in every run and on any devices; see RuntimeOptions::seed and
+  // manual_seed(). Such a call is an error in Dataset::get, because the threads of a loader would decide the order, and
+  // a RecordedStep cannot repeat it.
   std::optional<std::uint64_t> seed = {};
   std::optional<RandomKey> key = {};
 };
 
-// In the shape of a tensor made like() another one: the number of samples.
+// Stands for the number of samples in the shape of a tensor that is made with like().
 inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
 
 // Places a new tensor where x lies. With kBatch in its shape, the new tensor is cut as x is, and its samples lie where
@@ -58,8 +58,8 @@ inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, 
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// Where libtorch takes a type or a device as options: zeros({2, 3}, DType::f64). A template, so that braces are
-// options.
+// A type or a device in place of options, as in libtorch: zeros({2, 3}, DType::f64). It is a template parameter, so
+// that braces still mean options.
 template <typename T>
 concept OneOption = std::same_as<T, DType> || std::same_as<T, Device>;
 template <typename Options, OneOption T>
@@ -71,7 +71,7 @@ Options options_of(T option) {
   }
 }
 
-// The values of tensor(): a number, or nested lists of numbers, all of one extent at each level.
+// The values of tensor(): a number, or nested lists of numbers. Lists of one level have equal extents.
 class TensorValues {
  public:
   template <Number T>
@@ -87,12 +87,12 @@ class TensorValues {
   Shape shape_;
   DType dtype_ = DType::f32;
   std::vector<double> numbers_;
-  std::vector<std::int64_t> whole_;  // whole numbers beyond 2^53, too
+  std::vector<std::int64_t> whole_;  // exact beyond 2^53, too
 };
 
 // torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
-// make f32, whole ones i64, and truth values bool; a list of several kinds has the first of these. A vector
-// gives one axis; of std::uint8_t, u8. Throws for a number that the type does not hold, as full() does.
+// make f32, whole numbers i64, and bools bool; a mixed list makes the first of these types. A vector gives one axis,
+// and a vector of std::uint8_t makes u8. Throws for a number that the type does not hold, as full() does.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
 template <OneOption T>
 Tensor tensor(const TensorValues& values, T option) {
@@ -125,12 +125,12 @@ Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
 //
 //   Tensor frame = from_blob(pixels, {1, 3, 480, 640}, [buffer](const void*) {});   // owns the buffer
 //
-// The memory must stay until no handle to the tensor is left, nor to a view of it, and no task uses it. `release` is
-// called with the address at that moment, in any thread, and must not throw; keep the memory's owner in it. Without
-// `release`, the caller knows the moment: tasks that read the memory have ended once their results can be read. The
-// caller may change the elements while no task uses them, but not between a forward and its backward pass, which cannot
-// see the change. On a CPU device, operations read the memory where it is, so that a request is not copied; to() copies
-// it. Throws for an address that is not aligned to T, and for none unless the shape has no elements.
+// The memory must stay until no handle to the tensor or to a view of it is left and no task uses it. Then `release` is
+// called with the address, in any thread; it must not throw and should hold the owner of the memory. Without `release`,
+// the caller must know that moment: tasks that read the memory have ended once their results can be read. The caller
+// may change the elements while no task uses them, but not between a forward and its backward pass, which cannot see
+// the change. On a CPU device, operations read the memory in place, without a copy; to() copies it. Throws for an
+// address that is not aligned to T, and for a null address unless the shape has no elements.
 Tensor from_blob_of(const void* data, const Shape& shape, DType dtype, bool writable,
                     std::function<void(const void*)> release);
 template <typename T>
@@ -177,11 +177,11 @@ template <OneOption T>
 Tensor randn(const Shape& shape, T option) {
   return randn(shape, options_of<RandomOptions>(option));
 }
-// For noise in a forward pass. As in dropout, each shard draws by a key of its own. As without a seed above, each call
-// draws anew.
+// Make noise for a forward pass. As in dropout, each shard draws with its own key, and each call draws anew, as above
+// without a seed.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
-// The same with x's shape, placement, and type, or another one.
+// Make the same noise with the shape and placement of x, in its type or in `dtype`.
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype = {});
 Tensor randn_like(const Tensor& x, std::optional<DType> dtype = {});
 // Whole numbers from low to high - 1, all with equal probability, in i64 or another type.
@@ -189,12 +189,12 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Ra
 Tensor randint(std::int64_t high, const Shape& shape, const RandomOptions& options = {});
 // The numbers from 0 to n - 1 in random order: [n], in i64 or another type.
 Tensor randperm(std::int64_t n, const RandomOptions& options = {});
-// 1 with the probability that x says, otherwise 0, in x's shape, placement, and floating type; NaN where x is not in
-// [0, 1]. Draws as rand_like() does, in steps of 2^-24.
+// 1 with probability x, otherwise 0, in x's shape, placement, and floating type; NaN where x is not in [0, 1]. Draws as
+// rand_like() does, in steps of 2^-24.
 Tensor bernoulli(const Tensor& x);
-// num_samples class numbers, i64 [num_samples] for weights [C], or [N, num_samples] for [N, C]. Weights need no sum of
-// 1. Without replacement, a row gives each class once at most. Draws as rand_like() does. Waits for the weights: throws
-// if one is negative or not finite, or if a row has no class left to draw.
+// num_samples class indices: i64 [num_samples] for weights [C], or [N, num_samples] for weights [N, C]. The weights
+// need not add up to 1. Without replacement, a row gives each class at most once. Draws as rand_like() does. Waits for
+// the weights: throws if one is negative or not finite, or if a row has no class left to draw.
 //
 //   Tensor next = multinomial(softmax(logits / 0.8), 1);
 Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false);

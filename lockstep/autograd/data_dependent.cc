@@ -1,4 +1,4 @@
-// Functions whose result has as many elements as the data say.
+// Functions whose result has a size that depends on the data.
 #include "lockstep/autograd/data_dependent.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void check_readable(std::string_view name, const Tensor& x) {
     recorder->refuse(fmt::format("the size of {}'s result depends on data", name));
 }
 
-// Waits for x's elements.
+// Returns x's elements. Waits for them.
 template <typename T>
 std::vector<T> elements_of(const Tensor& x) {
   return x.detach().to_vector<T>();
@@ -32,7 +32,7 @@ Tensor placed_as(const Tensor& x, const std::vector<std::int64_t>& numbers, cons
   return beside(x, Tensor::from(numbers, shape));
 }
 
-// The numbers of the elements that are not 0, in plain order.
+// Indices, in plain order, of the elements that are not 0.
 std::vector<std::int64_t> places_of(const Tensor& x) {
   const std::vector<std::uint8_t> holds = elements_of<std::uint8_t>(is_mask(x.dtype()) ? x : ne(x, 0));
   std::vector<std::int64_t> places;
@@ -42,12 +42,12 @@ std::vector<std::int64_t> places_of(const Tensor& x) {
   return places;
 }
 
-// The elements' order, the number of different ones, and their places among them.
+// first, counts: the first index and the count of each different element; inverse: the group of each element.
 struct Groups {
   std::vector<std::int64_t> first, inverse, counts;
 };
 
-// Of `count` rows of equal length.
+// Groups `count` rows of equal length.
 template <typename T>
 Groups groups_of(const std::vector<T>& x, std::int64_t count) {
   const std::int64_t length = count == 0 ? 0 : std::ssize(x) / count;

@@ -17,7 +17,7 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim, double eps
   const Shape shape = ops::broadcast_shape("cosine_similarity", x1.shape(), x2.shape());
   if (shape.dim() == 0) return cosine_similarity(x1.reshape({1}), x2.reshape({1}), dim, eps);
   const int axis = ops::resolve_axis("cosine_similarity", shape, dim) - shape.dim();
-  // A repeated element counts as often as it is repeated.
+  // x is repeated before norm(), so that a broadcast element counts as often as it is repeated.
   const auto unit = [&](Tensor x) {
     while (x.shape().dim() < -axis) x = unsqueeze(x, 0);
     Shape repeated = x.shape();

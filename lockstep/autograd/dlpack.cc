@@ -30,7 +30,7 @@ constexpr std::array<NamedType, 7> kTypes{{{DType::f32, kDLFloat, 32},
                                            {DType::u8, kDLUInt, 8},
                                            {DType::boolean, kDLBool, 8}}};
 
-// The steps between elements of each axis, in elements.
+// The stride of each axis, in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout) {
   std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.dim()));
   if (layout == Layout::channels_last) {
@@ -44,7 +44,7 @@ std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout) {
   return strides;
 }
 
-// What a struct that was given away keeps.
+// What a struct that was given to another library keeps alive.
 struct Sent {
   Array array;
   std::vector<std::int64_t> shape, strides;
@@ -84,7 +84,7 @@ Managed* send(const Tensor& x, bool copied) {
   return managed.release();
 }
 
-// x in plain layout with its writes finished, and whether it is a copy.
+// x in plain or channels-last layout with its writes finished, and whether it is a copy.
 std::pair<Tensor, bool> ready(const Tensor& x) {
   check(x.defined(), "to_dlpack: the tensor is undefined");
   check(!x.requires_grad(), "to_dlpack: the tensor requires a gradient, expected one without: detach() it");
@@ -170,7 +170,7 @@ Tensor receive(Managed* managed, Device device) {
   if (received.gpu) {
     const Device on = gpu_of(received.gpu_index, device);
     const std::shared_ptr<DeviceState> state = state_of(on, "from_dlpack").shared_from_this();
-    // Tasks name the resource and do not hold the memory.
+    // The deleter waits, because tasks name the resource and do not hold the memory.
     storage.reset(new Storage(), [free, state](Storage* s) {
       state->engine->wait_unused(s->resource);
       delete s;

@@ -26,10 +26,10 @@ Tensor dropout(const Tensor& x, double p) {
         once = ops::next_dropout_key(device);
       }
       key = *once;
-      // A recorded step draws another key each time.
+      // A recorded step reads the key from memory, because each run draws another key.
       if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
     } else if (in[0].numel() > 0) {
-      // A shard without samples draws nothing in any process.
+      // A shard without samples draws no key in any process.
       key = ops::next_dropout_key(device);
     }
     // The mask is in x's memory order.

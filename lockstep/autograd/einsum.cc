@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A letter, or, from 256 on, an axis of the ellipsis counted from its end.
+// A letter, or 256 + k for axis k of the ellipsis, counted from its end and from 1.
 using Label = int;
 using Labels = std::vector<Label>;
 constexpr Label kEllipsis = 256;
@@ -30,7 +30,7 @@ struct Term {
   std::int64_t extent(Label label) const { return x.size(place_of(labels, label)); }
 };
 
-// "ab...c" with `dots` axes for the ellipsis.
+// Returns the labels of "ab...c", with `dots` axes for the ellipsis.
 Labels parse(std::string_view equation, std::string_view text, int dots) {
   Labels labels;
   bool seen = false;
@@ -79,7 +79,7 @@ void take_diagonals(std::string_view equation, Term& term) {
   }
 }
 
-// Sums over axes that `keeps` does not want.
+// Sums over the axes for which `keeps` returns false.
 template <typename Keeps>
 void sum_others(Term& term, const Keeps& keeps) {
   std::vector<int> axes;
@@ -97,7 +97,7 @@ Tensor in_order(const Term& term, const Labels& labels) {
   return std::ranges::is_sorted(axes) ? term.x : permute(term.x, axes);
 }
 
-// Merges `count` axes from `first` on; none becomes an axis of extent 1.
+// Merges `count` axes from `first` on; no axes become an axis of extent 1.
 Tensor merged(const Tensor& x, int first, std::size_t count) {
   if (count == 0) return unsqueeze(x, first);
   return count == 1 ? x : flatten(x, first, first + static_cast<int>(count) - 1);
@@ -109,10 +109,10 @@ Tensor taken_apart(const Tensor& x, int axis, const std::vector<std::int64_t>& e
   return extents.size() == 1 ? x : unflatten(x, axis, Shape(std::span<const std::int64_t>(extents)));
 }
 
-// The product of two terms with the labels that `keeps` wants.
+// The product of two terms, with the labels for which `keeps` returns true.
 template <typename Keeps>
 Term product_of(std::string_view equation, Term a, Term b, const Keeps& keeps) {
-  // What only one operand has, and nobody else wants, is summed first. So is an axis that the other one repeats.
+  // Sums over axes that only one operand has and that are not kept, and over axes that the other operand broadcasts.
   const auto wanted = [&](const Term& own, const Term& other) {
     return [&](Label label) {
       if (keeps(label)) return true;
@@ -135,7 +135,7 @@ Term product_of(std::string_view equation, Term a, Term b, const Keeps& keeps) {
         if (keeps(label)) {
           (term == &a ? left : right).push_back(label);
         } else {
-          // Of extent 1: the other one has been summed.
+          // The extent is 1: the axis of the other operand has been summed.
           term->x = squeeze(term->x, place_of(term->labels, label));
           term->labels.erase(term->labels.begin() + place_of(term->labels, label));
         }
@@ -144,7 +144,7 @@ Term product_of(std::string_view equation, Term a, Term b, const Keeps& keeps) {
       }
     }
   }
-  // A shared axis of extent 1 repeats.
+  // A shared axis of extent 1 is broadcast.
   for (Label label : shared) {
     const std::int64_t extent = std::max(a.extent(label), b.extent(label));
     for (Term* term : {&a, &b}) {
@@ -171,7 +171,7 @@ Term product_of(std::string_view equation, Term a, Term b, const Keeps& keeps) {
   if (!one) u = merged(u, 0, shared.size()), v = merged(v, 0, shared.size());
   u = merged(merged(u, first, left.size()), first + 1, contracted.size());
   v = merged(merged(v, first, contracted.size()), first + 1, right.size());
-  // Products of single numbers need no matrices.
+  // Without contracted axes, broadcasting computes the product.
   Tensor y = contracted.empty() ? u * v : matmul(u, v);
   y = taken_apart(y, first + 1, extents(b, right));
   y = taken_apart(y, first, extents(a, left));

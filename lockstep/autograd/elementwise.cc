@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// The gradient of a in max(a, b), and of b in max(b, a): half of it where they are equal, as in PyTorch.
+// The gradient of a in max(a, b), and of b in max(b, a): half of dy where they are equal, as in PyTorch.
 Array gradient_of_larger(const Array& dy, const Array& larger, const Array& other) {
   const Array zero = ops::scalar_like(dy, 0);
   const Array shared = ops::where(ops::compare(CompareOp::eq, larger, other), ops::affine(dy, 0.5, 0), dy);
@@ -40,8 +40,8 @@ Array gradient_of_exponent(const Array& dy, const Array& a, const Array& b) {
   return ops::where(ops::compare(CompareOp::ne, flat, zero), zero, ops::binary(BinaryOp::multiply, dy, slope));
 }
 
-// The gradient of b in a / b: -dy (a / b) / b, in f32 for half types. b b could be 0 or infinite where the gradient is
-// neither.
+// The gradient of b in a / b: -dy (a / b) / b, in f32 for half types. The product b b could be 0 or infinite where the
+// gradient is neither.
 Array gradient_of_divisor(Array dy, Array a, Array b) {
   for (Array* x : {&dy, &a, &b}) {
     if (is_half_dtype(x->dtype())) *x = ops::convert(*x, DType::f32, x->layout());
@@ -105,7 +105,7 @@ Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Arra
 
 bool is_truth(const Tensor& x) { return x.defined() && x.dtype() == DType::boolean; }
 
-// The operation on truth values: a sum holds if either does, a product if both do.
+// The operation on bools: a sum is true if either operand is, a product if both are.
 BinaryOp of_truth(BinaryOp op) {
   switch (op) {
     case BinaryOp::add:
@@ -145,7 +145,7 @@ Tensor binary(BinaryOp given, const Tensor& left, const Tensor& right) {
   });
 }
 
-// A function that leaves whole numbers as they are.
+// Applies `op` to floating numbers; whole numbers stay the same.
 Tensor rounded_by(UnaryOp op, const Tensor& x) {
   check(x.defined(), "{}: undefined tensor", ops::name(op));
   return is_floating(x.dtype()) ? unary(op, x) : clone(x);
@@ -172,7 +172,7 @@ Tensor left_operand(std::string_view name, const Scalar& number, const Tensor& r
 // A function whose result for whole numbers is f32.
 Tensor floating_unary(UnaryOp op, const Tensor& x) { return unary(op, promoted_to_floating(x)); }
 Tensor floating_binary(BinaryOp op, const Tensor& left, const Tensor& right) {
-  // Whole numbers beside f64 become f64, without a detour over f32.
+  // Whole numbers beside f64 become f64 without being rounded to f32 first.
   const auto [a, b] = promoted(left, right);
   return binary(op, promoted_to_floating(a), promoted_to_floating(b));
 }
@@ -307,7 +307,7 @@ Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::sub
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return floating_binary(BinaryOp::divide, a, b); }
 Tensor operator+(const Tensor& a, const Scalar& b) { return are_truth(a, b) ? a + full_like(a, b) : affine(a, 1, b); }
-// What is added to a floating -0 leaves it only if it is -0, too.
+// -0 plus a shift stays -0 only if the shift is -0, too, so a - 0 adds -0.
 Tensor operator-(const Tensor& a, const Scalar& b) {
   if (are_truth(a, b)) return a - full_like(a, b);
   return affine(a, 1, is_floating(a.dtype()) ? Scalar(-b.to<double>()) : -1 * b);
@@ -356,7 +356,7 @@ Tensor remainder(const Tensor& a, const Scalar& b) {
 
 namespace {
 
-// alpha b in the type of a result of a and b.
+// alpha * b in the type to which a and b are promoted.
 Tensor scaled_beside(const Tensor& a, const Tensor& b, const Scalar& alpha) { return promoted(a, b).second * alpha; }
 
 }  // namespace

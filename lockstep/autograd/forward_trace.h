@@ -1,8 +1,8 @@
-// Internal: the operations of a forward pass, as it describes them: what an export of the model is made of.
+// Internal: the operations of a forward pass, as it describes them: an export of the model is made from them.
 //
-// lift() and record_mix() report each operation, so a new one needs nothing. What decides its result beside its inputs
-// are the traits that it passes to lift(). A reader that gets an operation without the traits it needs, or one that it
-// does not know, throws: nothing becomes a constant silently.
+// lift() and record_mix() report each operation, so a new operation needs no code for traces. The traits that it passes
+// to lift() say what decides its result besides its inputs. A reader throws if it does not know an operation or misses
+// a trait, so that nothing silently becomes a constant.
 //
 //   return lift("softmax", placed, {x}, f, [&] { return OpTraits{"softmax", {{"axis", axis}}}; });
 #pragma once
@@ -30,7 +30,7 @@ struct OpTraits {
   std::vector<std::pair<std::string_view, OpAttribute>> attributes{};
 };
 
-// A function that returns the traits, called only while a trace is on. It must not outlive the function.
+// A reference to a function that returns the traits, called only while a trace is on. The function must outlive it.
 class OpTraitsOf {
  public:
   OpTraitsOf() = default;
@@ -47,7 +47,7 @@ class OpTraitsOf {
 // The numbers of a pair or triple, such as a stride.
 std::vector<std::int64_t> op_numbers(const auto& range) { return {range.begin(), range.end()}; }
 
-// While it lives, this thread reports to it. One at a time: an inner one, or a pause, hides an outer one.
+// While it lives, this thread reports its operations to it, unless an inner trace or a pause hides it.
 class ForwardTrace {
  public:
   ForwardTrace();
@@ -62,12 +62,12 @@ class ForwardTrace {
                          OpTraits traits) = 0;
   // y has x's elements: a detached handle.
   virtual void same(const Tensor& x, const Tensor& y) = 0;
-  // A Function of the program has run. What it computed by other means than operations is not known.
+  // A Function of the program has run. The trace does not know what it computed by other means than operations.
   virtual void function(std::string_view name, std::span<const Tensor> inputs, std::span<const Tensor> outputs) = 0;
-  // The host is about to read x's elements, or to overwrite those of `to` by those of `from`.
+  // The host is about to read x's elements, or to overwrite the elements of `to` by those of `from`.
   virtual void read(std::string_view what, const Tensor& x) = 0;
   virtual void write(const Tensor& to, const Tensor& from) = 0;
-  // A module's forward() begins or ends. The address names it.
+  // A module's forward() begins or ends. The address identifies the module.
   virtual void enter(const void* module) = 0;
   virtual void leave() = 0;
 
@@ -76,7 +76,7 @@ class ForwardTrace {
   ForwardTrace* outer_;
 };
 
-// Hides the trace from what this thread does.
+// While it lives, this thread's operations are not traced.
 class TracePause {
  public:
   TracePause();
@@ -88,7 +88,7 @@ class TracePause {
   ForwardTrace* paused_;
 };
 
-// The module whose forward() runs. It is the origin of what it describes, traced or not.
+// Marks the module whose forward() runs, which is the origin of the operations that it describes, traced or not.
 class TracedModule {
  public:
   explicit TracedModule(const void* module) : origin_(ops::OriginScope::in(module)), trace_(ForwardTrace::current()) {
@@ -105,7 +105,7 @@ class TracedModule {
   ForwardTrace* trace_;
 };
 
-// Returns f(), whose operations a trace sees as one: what is composed of others here may be one operation elsewhere.
+// Returns f(). A trace sees its operations as one, because another library may have one operation for them.
 template <typename F>
 Tensor traced_as_one(std::string_view name, std::initializer_list<Tensor> inputs, const F& f,
                      const OpTraitsOf& traits) {

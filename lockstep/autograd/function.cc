@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// `app::Square`, as its author wrote it.
+// Name of the class as its author wrote it, such as `app::Square`.
 std::string name_of(const ErasedFunction& function) {
   if (const auto* const program = dynamic_cast<const ProgramFunction*>(&function)) return program->name();
   const char* mangled = function.type().name();
@@ -32,7 +32,7 @@ bool takes_zeros(const ErasedFunction& function) {
   return program && program->takes_zeros();
 }
 
-// The function whose forward() this thread runs, for what it saves.
+// Name of the function whose forward() this thread runs; the tensors that it saves keep the name for errors.
 thread_local const std::string* forward_of = nullptr;
 
 class ForwardScope {

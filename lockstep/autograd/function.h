@@ -57,17 +57,17 @@ class SavedTensor {
 // in place.
 struct Function {};
 
-// A function of any number of tensors: what apply() makes of a Function.
+// A function of any number of tensors. apply() makes one from a Function.
 class ErasedFunction {
  public:
   virtual ~ErasedFunction() = default;
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs) = 0;
   virtual std::vector<Tensor> backward(std::span<const Tensor> output_grads) = 0;
-  // Of the Function, for messages.
+  // Type of the Function, for messages.
   virtual const std::type_info& type() const = 0;
 };
 
-// For apply(), which has the typed form.
+// Called by apply(), which has the typed form.
 std::vector<Tensor> apply_function(std::shared_ptr<ErasedFunction> function, std::span<const Tensor> inputs);
 
 template <typename T>
@@ -85,7 +85,7 @@ class FunctionCall : public ErasedFunction {
       std::conditional_t<TensorArgument<T>, Tensor, std::conditional_t<TensorListArgument<T>, std::vector<Tensor>, T>>;
   using Result = decltype(std::declval<F&>().forward(std::declval<const Given<Args>&>()...));
 
-  // Keeps all arguments but tensors.
+  // Keeps all arguments except tensors.
   template <typename... From>
   explicit FunctionCall(const From&... arguments) : arguments_{kept(arguments)...} {}
 
@@ -103,7 +103,7 @@ class FunctionCall : public ErasedFunction {
   }
   const std::type_info& type() const override { return typeid(F); }
 
-  // The results in the form of forward().
+  // Returns the results in the form that forward() returns.
   static Result formed(std::vector<Tensor> outputs) {
     if constexpr (std::convertible_to<std::vector<Tensor>, Result>) {
       return outputs;

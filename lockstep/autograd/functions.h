@@ -1,5 +1,5 @@
-// All functions of tensors. Each family has a header of its own; this one is for programs that use several, as those of
-// PyTorch use torch.nn.functional. Names, arguments, and defaults follow PyTorch;
+// All functions of tensors. Each family has a header of its own; this header is for programs that use several, as
+// PyTorch programs use torch.nn.functional. Names, arguments, and defaults follow PyTorch;
 // docs/decisions/33-few-kernels-carry-the-operations.md lists the exceptions.
 //
 //   Tensor y = flatten(relu(conv2d(x, w, bias, {.padding = {1, 1}})), 1);

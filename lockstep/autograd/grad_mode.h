@@ -7,7 +7,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// For this thread, until a NoGradGuard that was made before ends. grad_enabled() of no_grad.h tells the mode.
+// Sets the mode of this thread, until a NoGradGuard that was made earlier ends. grad_enabled() of no_grad.h reads it.
 void set_grad_enabled(bool enabled);
 
 }  // namespace lockstep

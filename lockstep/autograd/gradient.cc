@@ -77,8 +77,8 @@ void Gradient::add(Gradient other) {
   if (parts.empty() || std::ranges::is_permutation(parts, other.parts, {}, on, on)) {
     for (const Accumulator& part : other.parts) add_part(part.value);
   } else if (!other.parts.empty()) {
-    // The other's parts are equal, but lie on other devices: added to some of these parts, they would make them
-    // unequal. So one of them is added as a contribution that counts once.
+    // The parts of `other` are equal, but lie on other devices. Added to some of these parts, they would make these
+    // unequal. So one part of `other` is added as a contribution that counts once.
     add_single(other.parts[0].value);
   }
   add_single(other.single.value);
@@ -170,7 +170,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
       if (a.counts) leaves[s] = a.sum.value;
       continue;
     }
-    // The exchange brings the shards of `at` alone, from the processes that have them there.
+    // The exchange brings only the shards of `at`, from the processes to which `at` assigns them.
     if (!at->slot_of(a.shard)) {
       fail(
           "backward: a tensor {} {} is used by two batches that are cut differently over the processes, one of them "

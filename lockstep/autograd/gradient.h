@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Sums arriving gradients. The first is kept as it is, the second makes a new array, and the others are added in place.
+// Sums arriving gradients. The first is kept as it is, the second makes a new array, and later ones are added in place.
 struct Accumulator {
   Array value;
   bool own = false;
@@ -19,7 +19,7 @@ struct Accumulator {
   bool defined() const { return value.defined(); }
 };
 
-// Three kinds of contributions. They differ in where they are and how often they count.
+// Contributions of several kinds, which differ in where they are and how often they count.
 struct Gradient {
   // Contributions of shards. For a cut tensor they are its parts' gradients; for other tensors the gradient is their
   // sum over all shards of the job.
@@ -32,7 +32,7 @@ struct Gradient {
   std::vector<Addend> addends;
   // The same on each device of a replicated tensor, in all processes. Counts once.
   std::vector<Accumulator> parts;
-  // On one device, the same in all processes. Counts once. The gradient of a whole tensor is always of this kind.
+  // On one device, the same in all processes, as for a whole tensor outside per_shard(). Counts once.
   Accumulator single;
   // The seed of a root: `factor` in every element, times the device's loss scale if there is one. Counts once.
   struct Seed {
@@ -61,7 +61,7 @@ struct Gradient {
   Array once(Device device) const;
 };
 
-// Exchanges the leaves of the shards' tree, by shard: each process gets those of all processes. Leaves of missing
+// Exchanges the leaves of the shards' tree, by shard: each process gets the leaves of all processes. Leaves of missing
 // shards become undefined. Every process must call it.
 void exchange_leaves(const Placement& at, std::vector<Array>& leaves, std::string_view what);
 
@@ -79,7 +79,7 @@ class TotalGradient {
   Array on(Device device, double weight = 1) const;
 
  private:
-  const Gradient::Seed* seed_ = nullptr;  // if there is nothing else
+  const Gradient::Seed* seed_ = nullptr;  // set only if the seed is the whole gradient
   mutable std::vector<Array> arrays_;     // one for each device that has it already
 };
 

@@ -12,7 +12,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// `steps` numbers from start to end, both of which are among them: [steps]. Computed in f64 and rounded once, towards 0
+// `steps` numbers from start to end, both of which are among them: [steps]. Computed in f64 and rounded once, toward 0
 // for i64 and u8.
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
 

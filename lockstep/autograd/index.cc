@@ -48,7 +48,7 @@ Array first_of(Array x, const Shape& shape) {
   return x;
 }
 
-// The reverse: zeros of `shape`, but for x at the start of every axis.
+// The reverse: zeros of `shape`, with x at the start of every axis.
 Array among_zeros(const Array& x, const Shape& shape) { return ops::slice_into_zeros(x, shape, 0, 0); }
 
 // x.take(index) along the axis, and its backward function.
@@ -145,7 +145,7 @@ Placed place_scattered(std::string_view name, const Tensor& x, const Tensor& ind
   return placed;
 }
 
-// Whether each position of the index is the last one of its number. `all`: the shape that it selects from.
+// Whether each position of the index is the last one that selects its element. `all`: the shape that it selects from.
 Array is_last(const Array& index, Shape all, int axis) {
   for (int i = 0; i < all.dim(); ++i) all[i] = i == axis ? all[i] : index.size(i);
   Shape along(std::vector<std::int64_t>(static_cast<std::size_t>(all.dim()), 1));
@@ -168,7 +168,7 @@ Array overwritten(const Array& all, const Array& part) {
 
 namespace {
 
-// add(part of src) adds whole numbers in f64. Their upper and lower 32 bits alone, so that all sums are exact.
+// Adds i64 numbers exactly: add() sums their upper and their lower 32 bits separately in f64.
 Tensor add_whole(std::string_view name, const Tensor& x, const Tensor& src, int axis,
                  const std::function<Tensor(const Tensor& zeros, const Tensor& part)>& add) {
   check(src.size(axis) <= 1 << 21, "{}: {} whole numbers along axis {}, expected at most 2^21", name, src.size(axis),
@@ -178,7 +178,7 @@ Tensor add_whole(std::string_view name, const Tensor& x, const Tensor& src, int 
   return x + sum(div(src, 0x1p32, {.rounding_mode = Rounding::floor})) * 0x1p32 + sum(remainder(src, 0x1p32));
 }
 
-// Sums of bytes wrap, and those of truth values hold if one of them does.
+// Sums of u8 wrap, and a sum of bools is true if any of them is.
 bool are_small(const Tensor& x, const Tensor& src) { return is_mask(x.dtype()) && x.dtype() == src.dtype(); }
 bool are_whole(const Tensor& x, const Tensor& src) { return x.dtype() == DType::i64 && src.dtype() == DType::i64; }
 
@@ -308,7 +308,7 @@ namespace {
 
 constexpr std::string_view kBag = "embedding_bag";
 
-// The rows of the numbers, and which of them are padding, or undefined.
+// The weight rows of the indices, and a mask of the padding rows, undefined without padding_idx.
 struct BagRows {
   Tensor rows, padding;
 };
@@ -325,7 +325,7 @@ BagRows rows_of_bags(const Tensor& input, const Tensor& weight, const EmbeddingB
   return {rows, unsqueeze(eq(input, padding), -1)};
 }
 
-// [bags, numbers, features] -> [bags, features].
+// [bags, indices, features] -> [bags, features].
 Tensor of_equal_bags(const BagRows& bags, BagMode mode) {
   const auto& [rows, padding] = bags;
   if (!padding.defined()) {
@@ -340,7 +340,7 @@ Tensor of_equal_bags(const BagRows& bags, BagMode mode) {
   return sums / clamp(sum(cast(logical_not(padding), rows.dtype()), 1), 1);
 }
 
-// Where each bag begins, and at last where the last one ends.
+// The start of each bag, then the end of the last bag.
 std::vector<std::int64_t> bag_limits(const Tensor& input, const EmbeddingBagOptions& o) {
   check(o.offsets.defined() && o.offsets.dim() == 1 && o.offsets.dtype() == DType::i64,
         "{}: the offsets of an input {} are {}, expected i64 [bags]", kBag, input,
@@ -372,7 +372,7 @@ Tensor of_bags_at_offsets(const Tensor& input, const Tensor& weight, const Embed
   if (o.mode == BagMode::max) {
     std::int64_t longest = 1;
     for (std::size_t b = 1; b < limits.size(); ++b) longest = std::max(longest, limits[b] - limits[b - 1]);
-    // The rows of each bag, and a row of padding in place of those that it lacks.
+    // Row indices of each bag, extended to the longest bag with the index of a row of padding.
     std::vector<std::int64_t> places;
     for (std::size_t b = 1; b < limits.size(); ++b) {
       for (std::int64_t i = 0; i < longest; ++i) {
@@ -419,7 +419,7 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
   const auto part = [=](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> dims(in[0].shape().begin(), in[0].shape().end());
     dims.push_back(1);
-    // Adds 1 at each number, which also checks that it is a class.
+    // Adds 1 at each class index, which also checks the index.
     const Array one = ops::full(Shape(dims), 1, DType::f32, in[0].device());
     const Array ones = ops::scatter_sum(one, ops::reshape(ops::to_layout(in[0], Layout::plain), Shape(dims)),
                                         static_cast<int>(dims.size()) - 1, num_classes);

@@ -1,5 +1,5 @@
-// Internal: Tensor::index() and index_put_() for lists of indices that are known at run time, as those of Python, and
-// their differentiable form.
+// Internal: Tensor::index() and index_put_() for lists of indices that are known at run time, as from Python, and a
+// differentiable index_put().
 #pragma once
 
 #include <span>

@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::string_view kIndex = "index", kIndexPut = "index_put_";
 
-// The caller reads values that decide what follows.
+// Refuses to record the step, because the host reads values that decide what follows.
 void refuse_recording(std::string_view what) {
   if (StepRecorder* const recorder = StepRecorder::current()) {
     recorder->refuse(fmt::format("{} reads a mask or indices, which differ in the next step", what));
   }
 }
 
-// The places of a mask's elements in plain order, where x lies. Waits.
+// Indices, in plain order, of a mask's true elements, on x's device. Waits.
 Tensor places_of(const Tensor& mask, const Tensor& x) {
   if (mask->kind == Kind::cut) fail_across_batch(kIndex, mask, "and the number that each shard chooses would differ");
   refuse_recording(kIndex);
@@ -103,7 +103,7 @@ class Indexer {
       } else {
         Tensor index = std::get<Tensor>(i.index_);
         if (is_mask(index.dtype())) {
-          if (index.dim() == 0) {  // of all: it makes an axis of one row or none
+          if (index.dim() == 0) {  // a mask of all of y makes an axis of extent 1 or 0
             y = unsqueeze(y, axis);
             index = index.reshape({1});
           }
@@ -127,7 +127,7 @@ class Indexer {
   }
 
  private:
-  // Takes elements by several index tensors: by one, of the places in their axes merged into one.
+  // Takes elements by several index tensors: merges their axes into one axis, and the index tensors into one.
   static Tensor together(Tensor y, std::vector<int> axes, std::vector<Tensor>& chosen) {
     const auto count = static_cast<int>(axes.size());
     if (axes.back() - axes.front() != count - 1) {
@@ -148,7 +148,7 @@ class Indexer {
       inside = k == 0 ? here : logical_and(inside, here);
       all *= size;
     }
-    // One index outside its axis must not reach another row: such a place is outside, too, and fails the task.
+    // An index outside its axis must not reach another row: the merged index is then outside, too, and fails the task.
     place = where(inside, place, all);
     return take_index(lockstep::flatten(y, axes.front(), axes.back()), axes.front(), place);
   }
@@ -171,7 +171,7 @@ class Indexer {
     return mask->reshape(shape);
   }
 
-  // What basic indices, which fit the shape, choose along each axis.
+  // The ranges that basic indices, which fit the shape, choose along each axis.
   static std::vector<ops::SliceRange> ranges(const Shape& shape, std::span<const TensorIndex> indices) {
     std::vector<ops::SliceRange> ranges;
     const auto take_all = [&](int count) {
@@ -214,7 +214,7 @@ Tensor index(const Tensor& x, std::span<const TensorIndex> indices) { return Ind
 Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value) {
   check(x.defined() && value.defined(), "index_put: undefined tensor");
   check(x->kind != Kind::cut, "index_put: {} is cut over the batch, expected it in one piece: gather() it", x);
-  // One value for all elements of a mask: nobody has to know their places, so nothing waits.
+  // One value for all elements of a mask: the host need not know their indices, so nothing waits.
   if (const Tensor mask = Indexer::mask_of(x, indices); mask.defined() && value.numel() == 1) {
     return masked_fill(x, beside(x, mask), cast(beside(x, value), x.dtype()).reshape({}));
   }
@@ -222,7 +222,7 @@ Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Te
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
   if (places.numel() == 0) return clone(x);
   const std::vector<std::int64_t> to = places.to_vector<std::int64_t>();
-  // For each element of x the element of the value that it gets.
+  // For each element of x, the index of the element of `value` that it gets, or -1.
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.numel()), -1);
   for (std::size_t i = 0; i < to.size(); ++i) from[static_cast<std::size_t>(to[i])] = static_cast<std::int64_t>(i);
   const Tensor source = beside(x, Tensor::from(from, {x.numel()}));
@@ -249,7 +249,7 @@ void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Te
     if (part.numel() == 0) return;
     const auto values = [&] { return lockstep::expand(cast(beside(x, value.detach()), x.dtype()), part.shape()); };
     if (part->storage() == x->storage()) return part.copy_from(values());
-    // A trace knows no operation that writes some elements.
+    // A trace has no operation that writes only some elements.
     if (!ForwardTrace::current() && x.layout() == Layout::plain) {
       return ops::write_slices_(values()->array(), x->array(), Indexer::ranges(x.shape(), indices));
     }
@@ -261,7 +261,7 @@ void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Te
 const Tensor& IndexedTensor::written() const {
   if (!of_temporary_ || !x_.defined() || x_->kind != Kind::whole || !x_->storage()) return x_;
   const std::shared_ptr<Storage>& storage = x_->storage();
-  // Beside x_, there is the temporary handle. The memory is that of the tensor, and a slice shares it.
+  // Besides x_, there is the temporary handle. The storage belongs to the tensor, and a slice shares it.
   const Tensor& elements = *this;
   const bool shares = elements.defined() && elements->kind == Kind::whole && elements->storage() == storage;
   check(TensorImpl::handles(x_) > 2 || storage->foreign || storage->host || storage.use_count() > (shares ? 2 : 1),

@@ -6,7 +6,7 @@
 //   x.index_put_({Slice(None, None, 2), 0}, -1.0);                      // x[::2, 0] = -1
 //
 // Negative positions count from the end, also in index tensors. Several index tensors broadcast and are taken together;
-// if other axes lie between theirs, their axes come first, as in PyTorch. Reading is differentiable.
+// if other axes lie between their axes, the axes of the indices come first, as in PyTorch. Reading is differentiable.
 //
 // The number of elements that a mask chooses depends on its values: reading and writing by a mask waits, as does
 // writing by index tensors, and a RecordedStep with them is not recorded. The batch axis of a tensor that is cut cannot
@@ -27,7 +27,7 @@ namespace LOCKSTEP_API lockstep {
 
 // A new axis of extent 1 in index(), and an omitted bound in Slice().
 inline constexpr std::nullopt_t None = std::nullopt;
-// All axes that the other indices leave.
+// All axes that the other indices do not use.
 struct EllipsisIndex {};
 inline constexpr EllipsisIndex Ellipsis{};
 
@@ -40,7 +40,7 @@ struct Slice {
   std::int64_t step = 1;
 };
 
-// One index: a position, a Slice, Ellipsis, None, an i64 tensor, or a mask (u8) of one or more axes.
+// One index: a position, a Slice, Ellipsis, None, an i64 tensor, or a mask (bool or u8).
 class TensorIndex {
  public:
   TensorIndex(std::nullopt_t none) : index_(none) {}         // NOLINT(google-explicit-constructor)
@@ -57,7 +57,7 @@ class TensorIndex {
   std::variant<std::nullopt_t, EllipsisIndex, Slice, std::int64_t, Tensor> index_;
 };
 
-// What x[i] gives: the elements, as a tensor like any other. `x[i] = value` writes `value`, which broadcasts, to x;
+// The result of x[i]: the elements, as a tensor like any other. `x[i] = value` writes `value`, which broadcasts, to x;
 // after `auto row = x[i]`, row cannot be assigned to.
 class IndexedTensor : public Tensor {
  public:
@@ -91,7 +91,7 @@ class IndexedTensor : public Tensor {
   }
 
  private:
-  // x_, which is about to be written. Throws if nobody would see that.
+  // Returns x_, which is about to be written. Throws if nobody would see the write.
   const Tensor& written() const;
 
   Tensor x_;

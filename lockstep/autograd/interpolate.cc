@@ -1,4 +1,4 @@
-// Resizes images. Rows are chosen and blended first, then columns.
+// Resizes images. First rows are chosen and blended, then columns.
 #include "lockstep/autograd/interpolate.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The number of source pixels per result pixel.
+// The extents of source and result, which map a result pixel to its place in the source.
 struct Steps {
   std::int64_t from, to;
   std::optional<double> factor;
@@ -63,7 +63,7 @@ double cubic_weight(double distance) {
   return d < 2 ? ((d - 5) * d + 8) * d * a - 4 * a : 0;
 }
 
-// The sum of the four nearest pixels, the edge's in place of those beyond it.
+// The weighted sum of the four nearest pixels; the edge pixel stands for pixels beyond the edge.
 Tensor cubic_between(const Tensor& x, int axis, const Steps& steps, bool align_corners) {
   Tensor y;
   for (std::int64_t k = -1; k <= 2; ++k) {
@@ -122,14 +122,14 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
 
 namespace {
 
-// The pixels, of `extent`, that places from -1 to 1 mean.
+// Converts places from -1 to 1 to pixel coordinates on an axis of `extent` pixels.
 Tensor pixels_of(const Tensor& places, std::int64_t extent, const GridSampleOptions& o) {
   const auto n = static_cast<double>(extent);
   const Tensor pixels = o.align_corners ? (places + 1) * ((n - 1) / 2) : ((places + 1) * n - 1) / 2;
   return o.padding_mode == GridPadding::border ? clamp(pixels, 0, n - 1) : pixels;
 }
 
-// Where whole pixels lie in the image.
+// Whether each pixel coordinate is within the image.
 Tensor inside(const Tensor& pixels, std::int64_t extent) {
   return logical_and(ge(pixels, 0), le(pixels, static_cast<double>(extent - 1)));
 }

@@ -18,7 +18,7 @@ struct InterpolateOptions {
   std::optional<std::array<std::int64_t, 2>> size = {};
   std::optional<double> scale_factor = {};
   Interpolation mode = Interpolation::nearest;
-  // For bilinear and bicubic: corner pixels keep their values. Otherwise pixels are areas, and edge pixels extend
+  // For bilinear and bicubic: corner pixels keep their values. Otherwise pixels are areas, and edge pixels are repeated
   // beyond the edge.
   bool align_corners = false;
 };
@@ -27,8 +27,8 @@ struct InterpolateOptions {
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 // Samples images at the places that a grid names, as spatial transformers do: x [N, C, H, W], grid [N, H', W', 2] ->
-// [N, C, H', W']. A place is (x, y): -1 is the left, or upper, edge, and 1 the right, or lower, one. Both get
-// gradients. Outside lies 0 (zeros) or the nearest pixel of the edge (border).
+// [N, C, H', W']. A place is (x, y): -1 is the left, or upper, edge, and 1 the right, or lower, one. x and the grid get
+// gradients. Outside the image, the value is 0 (zeros) or the nearest edge pixel (border).
 enum class GridPadding : std::uint8_t { zeros, border };
 struct GridSampleOptions {
   Interpolation mode = Interpolation::bilinear;  // or nearest, halves to the even pixel

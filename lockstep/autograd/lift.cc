@@ -15,7 +15,7 @@ bool is_cut(const Tensor& t) { return t.defined() && t->kind == Kind::cut; }
 
 bool shares_memory(const Array& a, const Array& b) { return &a.storage()->owner() == &b.storage()->owner(); }
 
-// y in memory of its own.
+// Returns y, or a copy if it shares memory with an input.
 Array apart_from(const Arrays& inputs, Array y) {
   const auto shares = [&](const Array& x) { return x.defined() && shares_memory(x, y); };
   if (std::ranges::none_of(inputs, shares)) return y;
@@ -39,7 +39,7 @@ std::vector<Device> devices_of_replicas(std::string_view what, Inputs inputs, co
   return devices;
 }
 
-// Where whole tensors meet: a CPU device reads host memory where it is, and a GPU does not.
+// The device that combines whole tensors: a CPU device reads host memory in place, and a GPU does not.
 Device meeting_place(std::string_view what, Inputs inputs, const Tensor& first, const Tensor* replica) {
   Device device = first.device();
   if (device.is_host() && replica) device = devices_of_replicas(what, inputs, *replica)[0];
@@ -233,7 +233,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
     for (int j = i + 1; j < shape.dim(); ++j) right *= shape[j];
     const bool fits = left > 0 && right > 0 && before % left == 0 && after % right == 0;
     if (fits && shape[i] == before / left * placed.at->samples() * (after / right)) {
-      // A single sample may be on any of several axes. Keep its axis if possible.
+      // Several axes fit if there is a single sample. Keep its axis if possible.
       const Cut here{i, before / left, after / right};
       if (!found || here == cut) placed.cut = here;
       found = true;
@@ -331,7 +331,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
   const auto& at = placed.at;
   const auto weight = [how, at](int shard) { return how == Mix::mean ? at->share(shard) : 1.0; };
   std::vector<PartBackward> backward;
-  // As if the results were cut: one for each slot.
+  // As for cut results, one backward function and one input part for each slot.
   std::vector<Tensor> inputs;
   for (const Tensor& x : list) inputs.push_back(replicate(x, at));
   std::vector<Array> leaves(at->rows().size());
@@ -398,7 +398,7 @@ Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
 Tensor beside(const Tensor& x, const Tensor& constant) {
   if (!constant.defined() || constant->kind != Kind::whole) return constant;
   if (x->kind != Kind::whole && x->at) return replicate(constant, x->at);
-  // Operations read it where it is, or tell that they cannot.
+  // Operations read it in place, or throw if they cannot.
   if (x.device().is_host() || (constant.device().is_host() && x.device().host_visible())) return constant;
   return constant.to(x.device());
 }

@@ -67,7 +67,7 @@ struct Lifted {
   PartBackward backward;
 };
 
-// Calls f for every part with the inputs' parts. `traits`: what decides the result beside the inputs, for a trace. The
+// Calls f for every part with the inputs' parts. `traits`: what decides the result besides the inputs, for a trace. The
 // result has memory of its own: an input that f returns, or a part of one, is copied.
 Tensor lift(std::string_view name, const Placed& placed, Inputs inputs, const std::function<Lifted(const Arrays&)>& f,
             const OpTraitsOf& traits = {});
@@ -81,15 +81,15 @@ Tensor lift_view(std::string_view name, const Placed& placed, const Tensor& x,
                  const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits = {});
 
 bool shares_memory(const Tensor& a, const Tensor& b);
-// y, the result of a function of x that is composed of others and not a view: in memory of its own.
+// Returns y, or a copy if it shares memory with x: for composed functions that must not return a view.
 Tensor owned(const Tensor& y, const Tensor& x);
 
-// Computes a result of all shards. f's results for each shard, of equal shapes, are added in the shards' tree, weighted
-// by samples for a mean; for max, the largest is taken, without a history. Every process must call it. Processes
-// exchange their parts in the call, not when the result is read. Tensors that are not cut count as one shard.
+// Computes a result of all shards. Calls f for each shard, adds the results, which have equal shapes, in the shards'
+// tree, and weights them by samples for a mean. max takes the largest: turn gradients off first. Every process must
+// call it; they exchange their parts in the call, not when the result is read. Uncut tensors count as one shard.
 enum class Mix { sum, mean, max };
-// Computes the result from what the shards' tree gave, on the same device, on `lane` if there is one. Tensors that are
-// not cut have one for each device. Backward functions of parts get the gradient of the result.
+// Computes the result from what the shards' tree gave, on the same device, on `lane` if there is one. For tensors that
+// are not cut, it runs once for each device. Backward functions of parts get the gradient of the result.
 using MixFinish = std::function<Array(const Array& mixed, std::optional<LaneId> lane)>;
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList inputs,
                   const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish = {},
@@ -98,7 +98,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
 // Puts a whole tensor, the same in all processes, on every device of a batch; its gradient is the sum over all shards.
 // Returns other and undefined tensors unchanged.
 Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at);
-// Puts a whole tensor, such as a constant in host memory, where operations with x can use it. Returns other tensors
+// Moves a whole tensor, such as a constant in host memory, to where operations with x can use it. Returns other tensors
 // unchanged.
 Tensor beside(const Tensor& x, const Tensor& constant);
 

@@ -28,13 +28,13 @@ Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DTyp
 // The weight on x's devices, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
 
-// A target that is a number for each element, not a class: whole ones count as x's type, as in PyTorch.
+// A target with a number for each element, and not a class: whole numbers are cast to x's type, as in PyTorch.
 Tensor as_numbers(const Tensor& x, const Tensor& target) {
   const bool whole = x.defined() && target.defined() && is_floating(x.dtype()) && !is_floating(target.dtype());
   return whole ? cast(target, x.dtype()) : target;
 }
 
-// The target where the input is: like the input of a model, it may be in host memory.
+// Moves the target to the input: like the input of a model, it may be in host memory.
 Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) {
   if (!x.defined() || !target.defined() || target->kind != Kind::whole || !target.device().is_host()) return target;
   check(x->kind != Kind::cut,
@@ -82,7 +82,7 @@ Tensor fused(std::string_view name, const Placed& placed, const Tensor& x, const
       finish);
 }
 
-// The row of the batch where the shard begins. Rows of samples that are not adjacent are numbered in their shard.
+// The row of the batch where the shard begins. If samples are not adjacent, rows count from 0 in each shard.
 std::int64_t first_row(const Placed& placed, int shard) {
   if (placed.kind != Kind::cut || placed.cut.outer != 1) return 0;
   std::int64_t before = 0;
@@ -90,8 +90,8 @@ std::int64_t first_row(const Placed& placed, int shard) {
   return before * placed.cut.inner;
 }
 
-// The shards' sums, which the gradient needs, too, give the mean over the samples that count. Without ignored samples
-// it has the bits of the mean over all of them.
+// The shards' sums, which the gradient needs, too, give the mean over the samples that count. If no sample is ignored,
+// it has the same bits as the mean over all samples.
 Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
                            std::optional<std::int64_t> ignored) {
   const Placed placed = place_rows("cross_entropy", {logits, labels});
@@ -127,7 +127,7 @@ Tensor huber(const Tensor& x, const Tensor& target, double delta) {
   return bent * (distance - bent * 0.5);
 }
 
-// The sizes of rows of classes. Axis 1 has the classes, or axis 0 of a single row.
+// The axis that has the classes (1, or 0 for a single row) and their number.
 struct Classes {
   int axis;
   std::int64_t count;
@@ -191,7 +191,7 @@ Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const N
   return reduced(what, loss, options.reduction);
 }
 
-// For probabilities.
+// Cross entropy for targets that are probabilities.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   check_pair("cross_entropy", logits, target);
   check(options.ignore_index.value_or(kIgnoredLabel) == kIgnoredLabel,
@@ -249,7 +249,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& given_tar
   if (options.pos_weight.defined()) {
     positive = positive * weight_near(logits, options.pos_weight);
   }
-  // Each term by itself: beside a large logit, a sum of both would lose what is small.
+  // Each term is computed by itself, because next to a large logit, a common formula would lose small terms.
   Tensor loss = (1 - wanted) * softplus(logits, 1, 80) + wanted * positive;
   if (options.weight.defined()) loss = loss * weight_near(logits, options.weight);
   check(loss.shape() == x.shape(), "{}: the weights broadcast the losses to {}, expected weights that broadcast to {}",
@@ -282,13 +282,13 @@ Tensor with_weight(std::string_view what, const Tensor& loss, const Tensor& weig
   return weighted;
 }
 
-// Vectors on the last axis, of one shape.
+// Checks that a and b have vectors on the last axis, and one shape.
 void check_vectors(std::string_view what, const Tensor& a, const Tensor& b) {
   check_pair(what, a, b);
   check(a.shape().dim() >= 1, "{}: {}, expected vectors on the last axis", what, a);
 }
 
-// One target for each vector.
+// Checks that there is one target for each vector.
 void check_target(std::string_view what, const Tensor& x, const Tensor& target) {
   check(target.defined() && target.shape() == ops::without_axes(x.shape(), 1U << (x.shape().dim() - 1)) &&
             target.dtype() == x.dtype(),
@@ -298,7 +298,7 @@ void check_target(std::string_view what, const Tensor& x, const Tensor& target) 
 
 Tensor at_least_0(const Tensor& x) { return clamp(x, 0); }
 
-// Lengths decide which elements count, so that a wrong one would go unseen. Waits for them.
+// Checks lengths, and waits for them. They decide which elements count, so a wrong length would go unnoticed.
 void check_lengths(std::string_view what, const Tensor& lengths, std::int64_t least, std::int64_t most) {
   if (StepRecorder* const recorder = StepRecorder::current()) {
     recorder->refuse(fmt::format("{} reads its lengths, which differ in the next step", what));
@@ -310,7 +310,7 @@ void check_lengths(std::string_view what, const Tensor& lengths, std::int64_t le
   }
 }
 
-// Rows of classes [N, C], or one row [C].
+// Checks that x is rows of classes [N, C], or one row [C].
 void check_rows(std::string_view what, const Tensor& x) {
   const int dims = x.shape().dim();
   check(x.defined() && (dims == 1 || dims == 2) && is_floating(x.dtype()) && x.size(-1) > 0,
@@ -338,7 +338,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& given_target, const Tens
         "gaussian_nll_loss: variance is {}, expected {} or {} of the type of {}", var, x.shape(), one, x);
   check(options.eps > 0, "gaussian_nll_loss: eps {}, expected above 0", options.eps);
   const Tensor given = widened(var);
-  // As large as eps, with the gradient of the given one.
+  // At least eps, with the gradient of the given variance.
   const Tensor used = given + (clamp(given, options.eps) - given).detach();
   Tensor loss = (log(used) + square(widened(x) - widened(target)) / used) * 0.5;
   if (options.full) loss = loss + std::log(2 * std::numbers::pi) / 2;
@@ -425,7 +425,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& given_labels, const
   check(labels.defined() && labels.dtype() == DType::i64 && labels.shape() == x.shape(),
         "{}: labels are {}, expected i64 {}", kName, labels, x.shape());
   const Tensor logits = widened(x);
-  // Before the first negative label.
+  // Labels before the first negative label count.
   const Tensor counts = eq(cumsum(cast(lt(labels, 0.0), logits.dtype()), -1), 0.0);
   const Tensor chosen = where(counts, labels, 0.0);
   const Tensor among = where(unsqueeze(counts, -1), one_hot(chosen, x.size(-1)), 0.0);  // [N, label, class]
@@ -473,21 +473,21 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   check_lengths("ctc_loss: target_lengths", target_lengths, 0, targets.size(1));
   check(options.blank >= 0 && options.blank < classes, "ctc_loss: blank {}, expected 0 to {}", options.blank,
         classes - 1);
-  // Stands for -infinity: sums of it are finite in f32, so their gradients are no NaN.
+  // Stands for -infinity: its sums are finite in f32, so their gradients are not NaN.
   constexpr double kNever = -1e30;
   const std::int64_t blank = options.blank;
   // blank, first label, blank, second label, ..., blank.
   const Tensor labels = pad(flatten(stack({full_like(targets, blank), targets}, 2), 1), {0, 1}, blank);
   const std::int64_t places = labels.size(1);
   const Tensor before = narrow(labels, 1, 0, places - 2), after = narrow(labels, 1, 2, places - 2);
-  // A label may follow another one directly.
+  // A label may directly follow a different label, without a blank between them.
   const Tensor skips = pad(logical_and(ne(after, blank), ne(after, before)), {2, 0});
   const std::vector<Tensor> emitted =
       unbind(clamp(take_along_dim(widened(log_probs), unsqueeze(labels, 0), 2), kNever), 0);
   const auto moved = [&](const Tensor& alpha, std::int64_t by) {
     return pad(narrow(alpha, 1, 0, places - by), {by, 0}, kNever);
   };
-  // The logarithm of the probability of each place after a step.
+  // The log-probability of each place in `labels` after a step.
   const Tensor starts = unsqueeze(gt(input_lengths, 0), 1);
   Tensor alpha = where(starts, pad(narrow(emitted[0], 1, 0, 2), {0, places - 2}, kNever), kNever);
   for (std::size_t t = 1; t < emitted.size(); ++t) {
@@ -531,7 +531,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& given_target, const Cro
   }
   const bool all_alike = !options.weight.defined() && options.reduction == Reduction::mean;
   if (all_alike && logits.shape().dim() == 2) {
-    // A shard's own error would show its part of the shape.
+    // Checked here, because the error of a shard would show only its part of the shape.
     check(!target.defined() || target.shape().dim() == 1,
           "cross_entropy: labels are {}, expected i64 [{}], one for each row", target, logits.size(0));
     return fused_cross_entropy(logits, target, smoothing, options.ignore_index);

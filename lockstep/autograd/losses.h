@@ -1,6 +1,6 @@
-// Losses under PyTorch's names, arguments, and defaults, except that results have shape [1]. The samples are on axis 0.
-// Sums and means run over the samples of all shards of all processes, so every process must call them. In per_shard()
-// they run over one shard.
+// Losses under PyTorch's names, arguments, and defaults, except that results have shape [1]. The samples are on axis 0,
+// or 1 for ctc_loss(). Sums and means run over the samples of all shards of all processes, so every process must call
+// them. In per_shard() they run over one shard.
 //
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
@@ -62,7 +62,7 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Probabi
 
 struct GaussianNllLossOptions {
   bool full = false;  // adds log(2 pi) / 2
-  double eps = 1e-6;  // the least variance; the gradient is that of the given one
+  double eps = 1e-6;  // smaller variances count as eps, but keep their gradient
   Reduction reduction = Reduction::mean;
 };
 // (log(var) + (x - target)^2 / var) / 2. The variance has x's shape, or 1 on the last axis.
@@ -82,14 +82,14 @@ struct TripletMarginLossOptions {
   double margin = 1;
   double p = 2;  // of the distance
   double eps = 1e-6;
-  bool swap = false;  // takes the negative's distance to the positive where it is less
+  bool swap = false;  // uses d(positive, negative) where it is less than d(anchor, negative)
   Reduction reduction = Reduction::mean;
 };
 // max(0, d(anchor, positive) - d(anchor, negative) + margin) for vectors on the last axis.
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& options = {});
 
-// The targets of the next three are 1 and -1, in the inputs' type.
+// The targets of the next four losses are 1 and -1, in the inputs' type or as whole numbers.
 struct MarginLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::mean;
@@ -109,10 +109,10 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
 // log(1 + exp(-target x))
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
-// Of [N, C], or [C]: the mean over the classes of binary cross entropy of logits. The weight is one for each class.
+// The mean over the classes of binary cross entropy of logits [N, C], or [C]. The weight broadcasts: [C] for classes.
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options = {});
-// Sums max(0, 1 - (x[label] - x[i])) over a sample's labels and the classes i that are none, and divides by C. Labels
-// are i64 of x's shape, [N, C] or [C]; those before the first negative one count.
+// Sums max(0, 1 - (x[label] - x[i])) over a sample's labels and the classes i that are not among them, and divides by
+// C. Labels are i64 of x's shape, [N, C] or [C]; labels before the first negative one count.
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossOptions& options = {});
 struct MultiMarginLossOptions {
   int p = 1;  // or 2
@@ -127,12 +127,12 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, const MultiMargi
 struct CtcLossOptions {
   std::int64_t blank = 0;
   Reduction reduction = Reduction::mean;  // of losses divided by the targets' lengths
-  bool zero_infinity = false;             // impossible targets count as 0, and not as infinity
+  bool zero_infinity = false;             // the loss of an impossible target is 0 instead of infinity
 };
 // Connectionist temporal classification (Graves et al. 2006): -log of the probability that labels of the T steps, with
 // repetitions and blanks removed, are the target. log_probs [T, N, C] are log-probabilities, targets i64 [N, S] with S
-// at least 1, padded with any classes; lengths are i64 [N]. It takes about ten operations a step. Impossible targets
-// have no gradient. A length beyond T or S fails or counts as T.
+// at least 1, padded with any classes; lengths are i64 [N]. It takes about ten operations a step, and waits for the
+// lengths: a length above T, or S, throws. Impossible targets have no gradient.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CtcLossOptions& options = {});
 
@@ -143,7 +143,7 @@ struct KlDivOptions {
 // target (log(target) - x), for log-probabilities x; 0 where the target is 0.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
-// The label that does not count by default.
+// The label that is ignored by default.
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
 struct NllLossOptions {

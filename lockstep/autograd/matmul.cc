@@ -21,13 +21,13 @@ Array as_rows(const Array& x) {
   return ops::reshape(ops::to_layout(x, Layout::plain), {rows, x.size(-1)});
 }
 
-// Whether the product of these matrices sums over the samples of both, as that of a gradient of weights does.
+// Whether the product of these matrices sums over the samples of both, as the product for a gradient of weights does.
 bool sums_samples(const Tensor& a, const Tensor& b) {
   return a.dim() == 2 && b.dim() == 2 && a->kind == Kind::cut && b->kind == Kind::cut && same_placement(a->at, b->at) &&
          a->cut == Cut{1, b->cut.outer, b->cut.inner} && b->cut.axis == 0;
 }
 
-// A matrix of f32 beside a half type is read in it, and gets an f32 gradient.
+// An f32 matrix to the right of a half type is read in that type, and gets an f32 gradient.
 Tensor product(const Tensor& left, const Tensor& right) {
   const Tensor a = autocast(left), b = right.dtype() == DType::f32 && right.dim() == 2 ? right : autocast(right);
   const bool saves_a = b.requires_grad(), saves_b = a.requires_grad();

@@ -12,7 +12,7 @@ namespace LOCKSTEP_API lockstep {
 Tensor matmul(const Tensor& a, const Tensor& b);
 // [batch, m, k] x [batch, k, n].
 Tensor bmm(const Tensor& a, const Tensor& b);
-// [m, k] x [k, n], [m, k] x [k], [k] x [k]: matmul() of these shapes alone.
+// [m, k] x [k, n], [m, k] x [k], [k] x [k]: matmul() for these shapes only.
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor mv(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);

@@ -1,4 +1,4 @@
-// Code that needs no gradients, such as an evaluation, which then keeps nothing for backward().
+// For code that needs no gradients, such as an evaluation: operations then keep nothing for backward().
 //
 //   NoGradGuard no_grad;
 //   Tensor logits = net(images);

@@ -35,7 +35,7 @@ void Node::clear() {
 
 Node::~Node() {
   clear();
-  // Takes the inputs of nodes without another owner, so that long chains do not recurse.
+  // Takes the inputs out of nodes without another owner, so that long chains do not recurse.
   std::vector<Edge> pending = std::move(inputs);
   while (!pending.empty()) {
     Edge edge = std::move(pending.back());

@@ -25,7 +25,7 @@ using Arrays = SmallVector<Array, 4>;
 
 struct BackwardPass;
 
-// Sums gradients over processes: parallel/bucket_reducer.h is one.
+// Sums gradients over processes, as parallel/bucket_reducer.h does.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
@@ -35,55 +35,55 @@ class BackwardObserver {
 
 // One call of backward().
 struct BackwardPass {
-  // From 1, over all threads: gradients of one pass belong together.
+  // Counts passes of all threads from 1. Gradients with the same number belong together.
   std::uint64_t number = 0;
   bool sync = true;
   // The batch that the roots were computed from; null for roots made of parameters or whole tensors alone.
   std::shared_ptr<const Placement> at;
-  // The tasks of the pass, and the data of the roots: the gradients are worth nothing if one of them fails.
+  // The tasks of the pass, and the data of the roots: the gradients are invalid if any of them fails.
   std::shared_ptr<FailureGroup> failures;
-  // Whether the caller says that gradients add up: it gave a share of the step, or does not synchronize.
+  // Whether the caller accumulates gradients: it gave a share of the step, or does not synchronize.
   bool accumulates = false;
-  // Whether an optimizer's step has used gradients of this pass. The trees that have some share it.
+  // Whether an optimizer's step has used gradients of this pass. Shared with each ParameterGradient that has one.
   std::shared_ptr<bool> used = std::make_shared<bool>(false);
-  bool warned = false;  // of an old gradient that this pass adds to
-  // Leaves' observers that were reached, in the order of the graph.
+  bool warned = false;  // about an old gradient that this pass adds to
+  // Observers of the leaves that were reached, in the order of the graph.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
 
-// Autograd's record of a tensor, which is an output of a node or a leaf that requires a gradient. The virtual functions
-// are called for leaves only.
+// Autograd's record of a tensor, which is an output of a node or a leaf that requires a gradient. Other than grad() and
+// zero_grad(), virtual functions are called for leaves only.
 struct GradMeta {
   virtual ~GradMeta() = default;
   // Called before the leaf's first gradient is computed, when the pass's batch is known.
   virtual void reached(BackwardPass&) {}
   // Takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
-  // Whether accumulate_shard() takes one shard's addend at a time, before accumulate() takes the rest. This keeps few
-  // of them in memory.
+  // Whether accumulate_shard() takes one shard's addend at a time, before accumulate() takes the rest. Then few addends
+  // are in memory at once.
   virtual bool takes_shards() const { return false; }
-  // Of such a leaf: the shard of this process to whose addend contributions that count once are added; -1: another
+  // For such a leaf: the shard of this process whose addend gets the contributions that count once; -1 if another
   // process adds them.
   virtual int once_shard(const BackwardPass&) const { return 0; }
   virtual void accumulate_shard(const BackwardPass&, Gradient::Addend) {}
-  // Undoes accumulate() after a pass that failed, or learns that all of the pass has been described.
+  // abandon() undoes accumulate() after a pass that failed; passed() is called when all of the pass has been described.
   virtual void abandon(const BackwardPass&) {}
   virtual void passed(const BackwardPass&) {}
   // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed
   // without being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
-  // Of a result: what retain_grad() kept.
+  // For a result: the gradient that retain_grad() kept.
   virtual Tensor grad() const;
   virtual void zero_grad();
 
   std::shared_ptr<TensorHooks> hooks;  // null if there are none
-  // Of a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
+  // For a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
   InUse use;
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
 };
 
-// The view that a part's backward function has of the pass.
+// What the backward function of a part sees of the pass.
 struct PartPass {
   const Node& node;
   const BackwardPass& pass;
@@ -104,13 +104,13 @@ using MixBackward = std::function<void(const Node& node, const BackwardPass& pas
 // The destination of a gradient: an output of an earlier node, or a leaf. Without a target, the gradient is not needed.
 struct Edge {
   std::shared_ptr<GradMeta> target;
-  // One shard's tensor, in per_shard().
+  // Whether the input is one shard's tensor, in per_shard().
   bool of_shard = false;
 };
 
 struct Node {
   std::string name;
-  // Later nodes have larger numbers, so walking them downward respects every dependency.
+  // Later nodes have larger numbers, so walking nodes in descending order respects every dependency.
   std::uint64_t order = 0;
   int outputs = 1;
   std::vector<Edge> inputs;
@@ -120,10 +120,10 @@ struct Node {
   std::shared_ptr<const Placement> at;
   // The devices of `parts`, for a replicated or whole output.
   std::vector<Device> devices;
-  // One for each part of the only output, or `mix`. Empty after it has run, which frees what it saved.
+  // One backward function for each part of the only output, or `mix`. Cleared after the run, to free what they saved.
   std::vector<PartBackward> parts;
   MixBackward mix;
-  // ops::Origin of the operation, and of its backward function.
+  // Module in the ops::Origin of the operation, and of its backward function.
   const void* module = nullptr;
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
   bool used() const { return parts.empty() && !mix; }
@@ -138,7 +138,7 @@ std::string describe_devices(const std::vector<Device>& devices);
 // Whether recording is on and any of the tensors has a history or is a leaf that requires a gradient.
 bool needs_grad(std::span<const Tensor> tensors);
 
-// Notes whether operations of this thread return a type, with a history or without.
+// Notes whether any operation of this thread returns a tensor of this type, with a history or without.
 class DtypeWatch {
  public:
   explicit DtypeWatch(DType dtype);
@@ -147,7 +147,7 @@ class DtypeWatch {
   DtypeWatch& operator=(const DtypeWatch&) = delete;
 
   bool seen() const { return seen_; }
-  // For each result of an operation.
+  // Called for each result of an operation.
   static void note(DType dtype);
 
  private:

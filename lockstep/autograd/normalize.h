@@ -24,7 +24,7 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
                   double eps = 1e-5);
 // x / max(|x|, eps) along the axis, by norm().
 Tensor normalize(const Tensor& x, double p = 2, int dim = 1, double eps = 1e-12);
-// Group norm of one channel each: x [N, C, ..] with more than one element in a channel.
+// Group norm with one channel per group: x [N, C, ..] with more than one element in a channel.
 Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
 
 }  // namespace lockstep

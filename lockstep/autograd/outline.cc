@@ -63,7 +63,7 @@ void add_tensor(Gradient& sum, const Tensor& g, const Outline& of) {
         const auto [shard, device] = g->at->slots()[s];
         const bool counts = g->at->rows_of(shard) > 0;
         Array part = g->parts[s];
-        // A shard without samples has an empty part. Its share of a sum is zeros of the tensor's shape.
+        // A shard without samples has an empty part. Its addend in a sum is zeros of the tensor's shape.
         if (of.kind != Kind::cut && !counts) {
           ops::ShardScope scope(shard);
           part = ops::full(of.shape, 0, of.dtype, device);

@@ -31,7 +31,7 @@ struct Outline {
 // The gradient with the kind and placement of its tensor, undefined if there is none.
 Tensor as_tensor(const Gradient& g, const Outline& of, const BackwardPass& pass);
 Tensor zeros_of(const Outline& of, const BackwardPass& pass);
-// Adds a gradient that fits to what has arrived.
+// Adds the gradient g, which fits `of`, to what has arrived.
 void add_tensor(Gradient& sum, const Tensor& g, const Outline& of);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The place of element i, counted from the first one of x.
+// The index in x of the element at place i of the padded axis. Place 0 is the first element of x.
 std::int64_t place_of(PadMode mode, std::int64_t i, std::int64_t extent) {
   switch (mode) {
     case PadMode::reflect: return std::abs(i) < extent ? std::abs(i) : 2 * (extent - 1) - i;

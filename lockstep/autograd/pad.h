@@ -15,11 +15,11 @@ namespace LOCKSTEP_API lockstep {
 // functions call the first one "constant", its convolutions call it "zeros".
 enum class PadMode : std::uint8_t { constant, zeros = constant, reflect, replicate, circular };
 
-// Adds elements of the given value around x. `widths` are those before and after the last axis, then those of the axis
-// before it, and so on: {left, right, top, bottom}. A negative width removes elements. The batch axis stays as it is.
+// Adds elements of the given value around x. `widths` has the widths before and after the last axis, then those of the
+// axis before it, and so on: {left, right, top, bottom}. A negative width removes elements. Throws for the batch axis.
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, const Scalar& value = 0);
 // The same in any mode; `value` is for the constant. Widths are below the extent for reflect, at most the extent for
-// circular. Axes may be padded that PyTorch does not pad in these modes.
+// circular. Unlike in PyTorch, these modes pad any axes.
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, const Scalar& value = 0);
 
 }  // namespace lockstep

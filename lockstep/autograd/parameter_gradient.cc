@@ -122,7 +122,7 @@ ReducedGradient ParameterGradient::mapped_sum(Device device) {
 
 ReducedGradient ParameterGradient::sum(Device device) {
   drop_failed(true);
-  // Where it adds up gradients of several passes, each reports its own failure.
+  // If the sum has gradients of several passes, each pass reports its own failure.
   const FailureScope scope(latest_failures_);
   if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
   const auto version = [&] { return version_ + (reducer_ ? reducer_->rounds() : 0); };

@@ -27,9 +27,9 @@ namespace lockstep {
 
 class ParameterGradient {
  public:
-  // One shard's gradient from one backward pass.
+  // Adds one shard's gradient from one backward pass.
   void add(const BackwardPass& pass, int shard, const Array& gradient);
-  // Drops what a failed pass added, or forgets how to.
+  // abandon() drops what a failed pass added; passed() forgets how to drop it.
   void abandon(const BackwardPass& pass);
   void passed(const BackwardPass& pass);
 
@@ -41,27 +41,27 @@ class ParameterGradient {
   // there are none. Until more are added, later calls for the same device return the same tensor. If a hook throws,
   // nothing changes.
   ReducedGradient sum(Device device);
-  // The same for a host that has to know whether there is a gradient: undefined if no process had one, for which it
-  // waits. Passes without `sync` go on as if nobody had looked.
+  // sum() for a host that must know whether there is a gradient: waits for the answer, and returns an undefined array
+  // if no process had one. Reading does not change how passes without `sync` continue.
   Array peek(Device device);
 
-  // The passes that the gradients are of.
+  // The passes from which the gradients come.
   Passes passes() const;
 
   // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. `passes`: those that it
-  // was computed from. With a reducer, all processes give the same one. Throws where check_summed() does.
+  // was computed from. With a reducer, all processes must give the same gradient. Throws where check_summed() does.
   void set(Array gradient, Passes passes = {});
   // Throws while gradients of passes without `sync` wait.
   void check_summed() const;
-  // Maps what the passes summed, in the order of addition, once each time it has changed; a host with hooks waits as in
-  // peek(). Hooks must not change the memory that they get. Returns the hook's number.
+  // Adds a hook, which maps the sum of the passes once each time it has changed. Hooks run in the order of addition,
+  // and must not change their argument. With hooks, the host waits as in peek(). Returns the hook's number.
   using Hook = std::function<Array(const Array& gradient)>;
   int add_hook(Hook hook);
   void remove_hook(int number);
-  // How often hooks came or went: a recorded step has the tasks of its own hooks.
+  // Number of times that hooks were added or removed: a recorded step has the tasks of the hooks at that time.
   std::uint64_t hook_changes() const { return hook_changes_; }
 
-  // An optimizer's next step will multiply this gradient by a scale that it has computed from it: add() throws, until
+  // An optimizer's next step will multiply this gradient by a scale that was computed from it, so add() throws until
   // the gradient is cleared or `scale` expires.
   void set_scale(const std::shared_ptr<const void>& scale) { scale_ = scale; }
   bool has_scale(const std::shared_ptr<const void>& scale) const { return scale_.lock() == scale; }
@@ -70,36 +70,36 @@ class ParameterGradient {
   // True if any shard of this process had a gradient that no reducer has taken yet, or set() gave one.
   bool present() const { return !sums_.empty() || given_.defined(); }
   void clear();
-  // An optimizer's step uses this gradient: the others of its latest pass are old from then on.
+  // Notes that an optimizer's step uses this gradient: other gradients of its latest pass are old from then on.
   void mark_used() const {
     if (used_) *used_ = true;
   }
   // Whether a step has used other gradients of the latest pass, but not this one.
   bool old() const { return used_ && *used_; }
-  // Clears the gradient behind a step of this optimizer, which has `used` one.
+  // Clears the gradient after a step of this optimizer. `used`: the step used a gradient.
   void clear_behind(const std::shared_ptr<const void>& optimizer, bool used);
   // Whether another optimizer's step has used and cleared the gradient since it was last added to, set, or cleared.
   bool used_by_other(const std::shared_ptr<const void>& optimizer) const;
-  // The number of the latest pass that added a gradient. 0: the program has set one since.
+  // The number of the latest pass that added a gradient; 0 if the program has set a gradient since.
   std::uint64_t latest_pass() const { return latest_pass_; }
   // Drops the gradients of passes that have failed, once the program knows; see Passes.
   void drop_failed(bool read);
-  // True if that is why there is no gradient: none has been added or set, and clear() was not called since.
+  // True if there is no gradient because it was dropped: since then, none was added or set, and clear() was not called.
   bool dropped() const { return dropped_; }
   // Whether gradients of passes without `sync` wait in this process.
   bool waits() const { return sums_.waits(); }
 
-  // f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to it, so that gradients
-  // can travel between processes as bf16. The total is f32 either way. Drops what has been added.
+  // Sets the type, f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to bf16, so
+  // that processes can exchange gradients in bf16. The total is f32 either way. Drops what has been added.
   void set_dtype(DType dtype);
 
-  // From now on sum() covers all processes: this is the reducer's parameter `index`. An error if there is a
-  // reducer.
+  // From now on sum() covers all processes: this is the reducer's parameter `index`. Throws if there is a reducer
+  // already.
   void set_reducer(std::shared_ptr<Reducer> reducer, std::size_t index);
   // Does nothing if there is another reducer.
   void remove_reducer(const Reducer& reducer);
   const std::shared_ptr<Reducer>& reducer() const { return reducer_; }
-  // For the reducer: takes the waiting sums of disjoint subtrees, by first shard, out of here.
+  // For the reducer: removes and returns the waiting sums of disjoint subtrees, by first shard.
   std::vector<std::pair<std::size_t, Array>> take_subtrees();
   // The sum of subtrees, each at the place of its first shard, as the ShardTree adds them. Undefined leaves are
   // missing.
@@ -129,9 +129,9 @@ class ParameterGradient {
   std::shared_ptr<bool> used_;  // of the latest pass, until clear(); see BackwardPass
   std::weak_ptr<const void> cleared_behind_;
   std::shared_ptr<FailureGroup> latest_failures_;
-  // The sum that was read while passes without `sync` waited; they go on waiting.
+  // The sum that was read while passes without `sync` waited; the passes still wait.
   Array read_;
-  std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
+  std::map<int, std::uint64_t> destinations_;  // by shard: the latest pass that got memory
   std::shared_ptr<Reducer> reducer_;
   std::size_t index_ = 0;
 };

@@ -1,5 +1,5 @@
-// Internal: the backward passes that a sum of gradients is of. A pass and its losses are one batch: if anything of it
-// fails, the gradients of all its parameters are worth nothing.
+// Internal: the backward passes from which a sum of gradients comes. A pass and its losses are one batch: if any of its
+// tasks fails, the gradients of all its parameters are invalid.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ class Passes {
   void add(const Passes& others);
   bool empty() const { return all_.empty() && !forgot_; }
 
-  // Adds the data of the losses, without repetition.
+  // Appends the data of the passes' losses to `all`, each once.
   void list_losses(std::vector<Resource>& all) const;
 
-  // Returns whether `sums`, made of gradients of these passes, have to be dropped, and forgets the passes then: the
-  // program knows that all of them have failed. Until it knows, the sums stay, so that a step of them fails. If it
-  // knows of some of the passes only, the sums stay as well: the others are lost with them. Whoever reads the sums
-  // (`read`) learns of it, because the failure is reported again. Adding to the sums reports nothing, because nobody
-  // may ever read the gradient of a parameter that no optimizer has.
+  // Returns whether `sums`, made of gradients of these passes, must be dropped; if so, forgets the passes, because the
+  // program knows that all of them have failed. Until it knows, the sums stay, so that a step that uses them fails. If
+  // it knows of only some of the passes, the sums stay as well, because they also have the gradients of other passes.
+  // Whoever reads such sums (`read`) gets the failure reported again. Adding to the sums reports nothing, because
+  // nobody may ever read the gradient of a parameter that no optimizer has.
   bool drop_failed(Engine& engine, std::span<const Array> sums, bool read);
-  // Unlists passes that cannot fail any more if there are many. They add up for as long as a program runs if it trains
-  // a parameter with no optimizer, and does not freeze it.
+  // Removes passes that cannot fail any more, if there are many. Otherwise the list grows as long as a program runs
+  // that computes gradients of a parameter that no optimizer has.
   void forget_good(Engine& engine);
 
  private:
   std::vector<std::shared_ptr<FailureGroup>> all_;
-  // Good passes were here that are not listed any more.
+  // Whether forget_good() has removed passes.
   bool forgot_ = false;
   // The sums are lost, and the program knows the failure, but nobody has read the sums since.
   bool lost_ = false;

@@ -20,7 +20,7 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// Each split of a batch makes one; the batch's tensors share it.
+// Each split of a batch makes a Placement, which the batch's tensors share.
 class Placement {
  public:
   // `rows`: the number of samples of each of the job's V shards; 0 for a missing one. `slots`: in the order of shards;
@@ -35,11 +35,11 @@ class Placement {
   const std::shared_ptr<ShardExchange>& exchange() const { return exchange_; }
   // Whether each process has a loss of its own.
   bool own_loss() const { return all_ranks_ != nullptr; }
-  // The samples that statistics of a model's layers are of.
+  // The batch whose samples the statistics of a model's layers cover.
   const Placement& all_ranks() const { return all_ranks_ ? *all_ranks_ : *this; }
   // Whether other processes compute the rest of the step.
   bool joins_ranks() const { return all_ranks().exchange() != nullptr; }
-  // What cut the batch, and sums gradients over the processes while it lives.
+  // Sets the object that cut the batch, and that sums gradients over the processes while it lives.
   void set_wrapper(std::weak_ptr<const void> wrapper) {
     wrapper_ = std::move(wrapper);
     wrapped_ = true;
@@ -92,7 +92,7 @@ bool same_placement(const std::shared_ptr<const Placement>& a, const std::shared
 // memory is held until they are done and must not be changed meanwhile. Differentiable.
 Tensor scatter(const Tensor& rows, std::shared_ptr<const Placement> at);
 
-// Returns this process's samples in one piece, without a history.
+// Returns this process's samples as one array on `device`, without a history.
 Array join_parts(const Tensor& x, Device device);
 
 }  // namespace lockstep

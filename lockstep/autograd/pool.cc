@@ -195,7 +195,7 @@ Tensor global_avg_pool2d(const Tensor& x) {
 
 namespace {
 
-// f(window) of `count` windows that cover an axis.
+// Joins f(window) for `count` windows that cover an axis.
 template <typename F>
 Tensor of_windows(const Tensor& x, int axis, std::int64_t count, const F& f) {
   const std::int64_t extent = x.size(axis);

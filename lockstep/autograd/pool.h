@@ -20,12 +20,12 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // Also returns the place h W + w of each largest element in its image, i64 without a history: PyTorch's
 // return_indices = True. The first of equal elements counts.
 MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options = {});
-// Puts each element of x [N, C, H', W'] at its place in images of the given extents, which are 0 elsewhere. Of elements
-// with one place, as those of overlapping windows, the last one stays and has the gradient.
+// Puts each element of x [N, C, H', W'] at its place in images of the given extents, which are 0 elsewhere. If several
+// elements have one place, as with overlapping windows, the last one wins, and it alone gets a gradient.
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int64_t, 2> output_size);
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
-// The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type above 0, no padding, the sum
-// of a window in part outside the image (ceil_mode) is raised to its whole size. Where it is 0, the gradient is 0.
+// The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type is above 0, the padding 0.
+// The sum of a window partly outside the image (ceil_mode) is scaled up to a full window. The gradient at norm 0 is 0.
 Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options = {});
 // The same for sequences: [N, C, L] -> [N, C, L'].
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
@@ -48,8 +48,8 @@ Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options = {});
 Tensor adaptive_avg_pool3d(const Tensor& x, std::array<std::int64_t, 3> output_size);
 Tensor adaptive_max_pool3d(const Tensor& x, std::array<std::int64_t, 3> output_size);
 
-// The kernel's size, the stride, which is the kernel's size if it is left out, and the padding. A template, so that
-// braces are options.
+// Options from the kernel's size, the stride, which defaults to the kernel's size, and the padding. It is a template,
+// so that braces mean options.
 template <typename Extents, std::convertible_to<Extents> Kernel, std::convertible_to<Extents>... More>
 requires(sizeof...(More) <= 2) PoolNdOptions<Extents> pool_options(const Kernel& kernel_size, const More&... more) {
   return {kernel_size, more...};

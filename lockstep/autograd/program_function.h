@@ -1,4 +1,4 @@
-// Internal: a function of another language, for apply_function(): its class is no class of C++.
+// Internal: a function of another language, for apply_function(): it has no C++ class of its own.
 #pragma once
 
 #include <string>

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// Both operands in one type, with their histories. Beside a floating type, whole numbers take it; beside i64, u8 does;
-// beside every other type, truth values do.
-// Of two floating types, the wider one counts, and f32 for bf16 beside f16; but a tensor without axes takes the type of
-// another one of its kind, floating or whole. Equal types, and undefined operands, stay as they are.
+// Both operands in one type, with their histories. Beside a floating type, whole numbers take that type; beside i64, u8
+// becomes i64; beside any other type, bools take that type. Of two floating types, the wider one counts, and bf16
+// beside f16 makes f32; but a tensor without axes takes the type of a tensor with axes if both are floating, or both
+// whole. Equal types, and undefined operands, stay the same.
 std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b);
-// Truth values as i64. Other tensors stay as they are.
+// Bools as i64. Other tensors stay the same.
 Tensor counted(const Tensor& x);
-// Whole numbers as f32, for functions whose results are none. Other tensors stay as they are.
+// Whole numbers and bools as f32, for functions with floating results. Other tensors stay the same.
 Tensor promoted_to_floating(const Tensor& x);
 
 }  // namespace lockstep

@@ -12,19 +12,19 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// x as often as `sizes` says along each axis, one copy after the other. More numbers than axes add axes in front.
+// sizes[i] copies of x along axis i, one after the other. If there are more sizes than axes, x gets leading axes.
 Tensor repeat(const Tensor& x, const Shape& sizes);
-// As repeat(); missing leading numbers are 1.
+// Like repeat(), where missing leading sizes are 1.
 Tensor tile(const Tensor& x, const Shape& dims);
-// Each element `repeats` times in a row along the axis; without `dim`, of all elements in one row.
+// Each element `repeats` times in a row along the axis; without `dim`, x is flattened first.
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<int> dim = {});
-// The reverse order along these axes, of which none is the batch axis.
+// x in reverse order along these axes, none of which may be the batch axis.
 Tensor flip(const Tensor& x, const Dims& dims);
-// Shifts elements towards the end of the axis, which is not the batch axis; those that leave it enter at its start.
-// Without `dim`, along all elements in one row. With several axes, one shift for each.
+// Shifts elements toward the end of the axis, which is not the batch axis; elements that leave the axis enter at its
+// start. Without `dim`, shifts all elements in plain order. With several axes, there is one shift for each.
 Tensor roll(const Tensor& x, std::int64_t shift, std::optional<int> dim = {});
 Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const Dims& dims);
-// Axis source[i] becomes axis destination[i]; the others keep their order.
+// Axis source[i] becomes axis destination[i]; other axes keep their order.
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ Tensor over_steps(std::string_view what, const Tensor& input, std::initializer_l
   return stack(outputs, time);
 }
 
-// Cut tensors, or whole ones, whose samples are in the same places.
+// Whether both are cut, or both whole, with one type and their samples in the same places.
 bool lie_alike(const Tensor& a, const Tensor& b) {
   if (a->kind != b->kind || a->kind == Kind::replicated || a.dtype() != b.dtype()) return false;
   if (a->kind == Kind::whole) return a.device() == b.device() && a->at == b->at;
@@ -165,14 +165,14 @@ struct GruCell : Function {
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   const auto step = [&c](const Tensor& from_x, const Tensor& from_h) {
-    // A trace sees what the cell is made of.
+    // A trace gets the operations that make up the cell.
     if (const Tensor before = in_f32(c);
         !ForwardTrace::current() && lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       std::vector<Tensor> out = apply<LstmCell>(std::vector{from_x, from_h, before});
       c = cast(out[1], c.dtype());
       return out[0];
     }
-    // A first state that lies otherwise, as a parameter does.
+    // For a first state with another placement, such as a parameter.
     const std::vector<Tensor> gates = by_gate(from_x + from_h, 4);
     const Tensor next = sigmoid(gates[1]) * in_f32(c) + sigmoid(gates[0]) * tanh(gates[2]);
     c = cast(next, c.dtype());
@@ -189,7 +189,7 @@ Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, co
     if (lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       return apply<GruCell>(std::vector{from_x, from_h, before})[0];
     }
-    // A first state that lies otherwise, as a parameter does.
+    // For a first state with another placement, such as a parameter.
     const std::vector<Tensor> gx = by_gate(from_x, 3), gh = by_gate(from_h, 3);
     const Tensor r = sigmoid(gx[0] + gh[0]), z = sigmoid(gx[1] + gh[1]), n = tanh(gx[2] + r * gh[2]);
     return n + z * (before - n);

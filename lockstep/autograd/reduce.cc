@@ -76,7 +76,7 @@ Lifted max_part(const Array& in, const Shape& to) {
           }};
 }
 
-// The largest of all samples. Equal elements of all shards share its gradient, as in a sum to which each adds its part.
+// The largest of all samples. Equal elements of all shards share its gradient, as if it were the sum of their shares.
 Tensor max_over_batch(std::string_view name, const Tensor& x, unsigned axes, bool keepdim) {
   Tensor largest, share;
   {
@@ -98,13 +98,13 @@ Tensor in_f32(const Tensor& x, const F& f) {
   return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
-// Truth values and bytes are reduced in i64.
+// Bools and u8 are reduced in i64.
 bool is_small(const Tensor& x) { return x.defined() && is_mask(x.dtype()); }
 bool is_i64(const Tensor& x) { return x.defined() && x.dtype() == DType::i64; }
 
 Tensor as_i64(const Tensor& x) { return cast(x.detach(), DType::i64); }
 
-// The smallest elements are those whose opposites are the largest. -x - 1 exists for every i64, -x does not.
+// Elements are smallest where their opposites are largest. -x - 1 exists for every i64, -x does not.
 Tensor opposite(const Tensor& x) { return is_i64(x) ? affine(x, -1, -1) : -x; }
 
 void check_floating(std::string_view what, const Tensor& x) {
@@ -174,8 +174,8 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   return sum_over(x, resolve_axes("sum", x, dims), keepdim);
 }
 
-// No elements have the mean NaN, as in PyTorch: a loss of a rank without samples must not fail. Means multiply by
-// 1 / n, which decides the bits of trained models.
+// The mean of no elements is NaN, as in PyTorch, because the loss of a rank without samples must not throw. Means
+// multiply by 1 / n, which decides the bits of trained models.
 Tensor mean(const Tensor& x) {
   check_floating("mean", x);
   // The sum may exceed a half type's range.
@@ -199,7 +199,7 @@ Tensor var(const Tensor& x, const Dims& dims, const VarOptions& options) {
   });
 }
 
-// The gradient of equal elements is 0, as in PyTorch. That of the square root alone would be infinite there.
+// Where all elements are equal, the gradient is 0, as in PyTorch; the gradient of sqrt() alone would be infinite.
 Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
   resolve_axes("std", x, dims);
   check_floating("std", x);
@@ -275,9 +275,9 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   const unsigned axes = resolve_axes("logsumexp", x, dims);
   check_floating("logsumexp", x);
   return in_f32(x, [&](const Tensor& x) {
-    // The logarithm of 0.
+    // Over no elements, the result is log(0).
     if (count_of(x, axes) == 0) return log(sum(exp(x), dims, keepdim));
-    // Infinities stay infinite.
+    // An infinite maximum is not subtracted, so that the result is infinite and not NaN.
     Tensor largest = amax(x.detach(), dims, true);
     largest = masked_fill(largest, eq(abs(largest), std::numeric_limits<double>::infinity()), 0);
     const Tensor y = log(sum(exp(x - largest), dims, true)) + largest;
@@ -304,8 +304,8 @@ Tensor cumprod(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("cumprod", x.shape(), dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("cumprod", x, "and it would multiply them");
   if (is_half_dtype(x.dtype())) return cast(cumprod(cast(x, DType::f32), axis), x.dtype());
-  // Products of 1, 2, 4, ... elements that end at each place. Derivatives need no quotient, which a factor of 0 would
-  // not have.
+  // Products of 1, 2, 4, ... elements that end at each place. The gradient then needs no quotient, which would be
+  // undefined for a factor of 0.
   Tensor y = x * 1;
   const std::int64_t n = x.size(axis);
   for (std::int64_t known = 1; known < n; known *= 2) {
@@ -317,7 +317,7 @@ Tensor cumprod(const Tensor& x, int dim) {
 
 namespace {
 
-// As cumprod(): the extremes of 1, 2, 4, ... elements that end at each place. Only the indices decide the gradient.
+// Like cumprod(): y has the extremes of 1, 2, 4, ... elements up to each place. Only the indices decide the gradient.
 MaxResult running_extreme(std::string_view name, const Tensor& x, int dim, bool largest) {
   check(x.defined(), "{}: undefined tensor", name);
   if (is_axis_of_scalar(name, x, dim)) {
@@ -350,14 +350,14 @@ MaxResult cummin(const Tensor& x, int dim) { return running_extreme("cummin", x,
 
 namespace {
 
-// As in PyTorch, any() and all() of bytes are bytes.
+// As in PyTorch, any() and all() of u8 are u8.
 Tensor truth_of(const Tensor& x, const Tensor& holds) {
   return x.dtype() == DType::u8 ? cast(holds, DType::u8) : holds;
 }
 
 }  // namespace
 
-// Sums count masks exactly, and those over no elements are 0.
+// A sum counts the elements of a mask exactly, and is 0 over no elements.
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
   resolve_axes("any", x, dims);
   return truth_of(x, gt(sum(ne(x, 0), dims, keepdim), 0));
@@ -399,8 +399,8 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("prod", x, kMultiplied);
   if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
   if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
-  // Halves are multiplied until one element is left. Derivatives then need no quotient, which a factor of 0 would not
-  // have.
+  // Halves are multiplied until one element is left. The gradient then needs no quotient, which would be undefined for
+  // a factor of 0.
   Tensor y = x;
   while (y.size(axis) > 1) {
     const std::int64_t half = y.size(axis) / 2;

@@ -1,7 +1,7 @@
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without `dims`, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or f64.
-// i64 is reduced exactly, modulo 2^64 in sums and products; means, variances, and norms of it are errors: cast it. Sums
-// and products of masks (u8) are i64, their largest and smallest elements u8.
+// i64 is reduced exactly, modulo 2^64 in sums and products; means, variances, and norms of i64 are errors: cast() it.
+// Sums and products of bool and u8 are i64; largest and smallest elements keep the type.
 //
 //   Tensor centered = x - mean(x, 1, true);
 #pragma once
@@ -25,7 +25,7 @@ struct VarOptions {
   bool keepdim = false;
 };
 Tensor var(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
-// The gradient where all elements are equal is 0.
+// Where all elements are equal, the gradient is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
 // Both at once.
 struct StdMean {
@@ -36,18 +36,18 @@ struct VarMean {
   Tensor var, mean;
 };
 VarMean var_mean(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
-// The largest or smallest elements. Equal ones share the gradient. NaN counts as both largest and smallest.
+// The largest or smallest elements. Equal elements share the gradient. NaN counts as both largest and smallest.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
-// Whether any element, or every element, holds, as a mask. None is any of no elements, and each is all of them.
+// Whether any element, or every element, is not 0: a mask, in u8 for u8. Of no elements, any() is false and all() true.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-// (sum |x|^p)^(1 / p), or the largest |x| for an infinite p. p is at least 1. The gradient of the norm 0 is 0.
+// (sum |x|^p)^(1 / p), or the largest |x| for an infinite p. p is at least 1. Where the norm is 0, the gradient is 0.
 Tensor norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
-// The product of all elements, which must not be cut, or along an axis other than the batch axis. It is 1 for no
-// elements. Factors of 0 have the right gradient.
+// The product of all elements of a tensor that is not cut, or of those along an axis other than the batch axis. It is 1
+// for no elements. Factors of 0 have the right gradient.
 Tensor prod(const Tensor& x);
 Tensor prod(const Tensor& x, int dim, bool keepdim = false);
 // The largest or smallest values along `dim`, and their indices. Among equal values, the first one counts, and it alone
@@ -65,8 +65,8 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Cumulative sums and products along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
 Tensor cumprod(const Tensor& x, int dim);
-// The largest, or the smallest, of the elements up to each one along `dim`, and its index: the last of equal ones. NaN
-// stays from its place on.
+// The largest, or the smallest, element so far along `dim`, and its index: the last one among equal elements. From a
+// NaN on, all values are NaN.
 MaxResult cummax(const Tensor& x, int dim);
 MaxResult cummin(const Tensor& x, int dim);
 

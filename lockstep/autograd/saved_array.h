@@ -19,10 +19,10 @@ class SavedArray {
   // Saves nothing if `needed` is false, because no gradient is then computed from x.
   SavedArray(bool needed, const Array& x) : SavedArray(needed ? x : Array()) {}
 
-  // Saves x as it was at a version.
+  // Saves x as it was at this version.
   SavedArray(const Array& x, std::uint64_t version) : array_(x), version_(version) {}
 
-  // Returns the array, undefined if an undefined one was saved. Throws Error, naming the operation, if it has been
+  // Returns the array, undefined if an undefined array was saved. Throws Error, naming the operation, if it has been
   // written since.
   const Array& get(std::string_view operation) const {
     if (version() != version_) [[unlikely]] {

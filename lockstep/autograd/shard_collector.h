@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Lets a module act once for all shards of a batch although per_shard() calls it for each. Batch norm moves running
-// statistics this way.
+// Lets a module act once for all shards of a batch although per_shard() calls it for each. Batch norm updates its
+// running statistics this way.
 class ShardCollector {
  public:
   // Keeps a value that the module `owner` computed for one shard. The k-th calls for all shards belong together. When

@@ -21,7 +21,7 @@ class ShardExchange {
   // whose only shard is missing still passes arrays, because they give the shapes.
   virtual std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) = 0;
 
-  // The lane of the exchanges if it can compute on `device`. A sum of what they bring runs there at once, where the
+  // The lane of the exchanges if it can compute on `device`. A sum of the gathered arrays runs there at once, while the
   // device's urgent lane would have to wake up first.
   virtual std::optional<LaneId> lane(Device device) const = 0;
 

@@ -25,7 +25,7 @@ Array ShardTree::rounded(const Array& gradient) const {
   return dtype_ == DType::bf16 ? ops::to_dtype(gradient, DType::bf16) : gradient;
 }
 
-// Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
+// For bf16, adds pairs, because each sum must be rounded; a kernel sums a whole tree in f32.
 Array ShardTree::tree_sum(std::span<const Array> leaves, Device device) const {
   if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
   const auto leaf = [&](std::size_t i) {
@@ -76,7 +76,7 @@ void ShardTree::add(const BackwardPass& pass, bool sync, int shard, const Array&
   insert({first, size, std::move(sum)});
 }
 
-// Shards that had no part in the micro-batch after them join its tree. Without one they are a round of their own.
+// Waiting sums of shards that have no part in the next synchronized pass join its tree, or are a round of their own.
 void ShardTree::merge_unsynchronized(Device device) {
   if (unsynchronized_.empty()) return;
   bool own_round = unsynchronized_round_ > round_ ||

@@ -3,7 +3,7 @@
 // one device are merged at once, like carries in a binary counter, so at most log2(shards) + 1 arrays wait on a device.
 //
 // Each pass (accumulation over micro-batches) is a round: rounds are added one after the other, each in its own tree.
-// Passes without `sync` are added up by shard instead, and join the round of the first pass after them.
+// Passes without `sync` are added up by shard instead, and join the round of the first pass with `sync` after them.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,7 @@ class ShardTree {
   std::map<std::size_t, Array> unsynchronized_;
   Passes of_unsynchronized_;
   std::uint64_t unsynchronized_round_ = 0;
-  // Of the rounds before.
+  // Sum of the earlier rounds.
   Array total_;
   Passes of_total_;
 };

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Axis `axis` of x and axis 0 exchange their places.
+// Swaps axis `axis` of x and axis 0.
 Array with_axis_first(const Array& x, int axis) {
   if (axis == 0) return x;
   std::vector<int> axes(static_cast<std::size_t>(x.shape().dim()));
@@ -24,7 +24,7 @@ Array with_axis_first(const Array& x, int axis) {
   return ops::permute(x, axes);
 }
 
-// A part as [outer elements before, its samples, elements after].
+// Shape of a part as [elements before the samples, samples, elements after them].
 Shape as_blocks(const Array& part, const Cut& cut) {
   std::int64_t before = cut.outer, after = cut.inner;
   for (int i = 0; i < cut.axis; ++i) before *= part.size(i);
@@ -53,7 +53,7 @@ Array samples_back(const Array& rows, const Cut& cut, Shape shape) {
                       shape);
 }
 
-// Rows of this process's slots: first row and number.
+// First row and number of rows of each slot of this process.
 std::vector<std::pair<std::int64_t, std::int64_t>> slot_rows(const Placement& at) {
   std::vector<std::pair<std::int64_t, std::int64_t>> rows;
   std::int64_t row = 0;
@@ -64,7 +64,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> slot_rows(const Placement& at
   return rows;
 }
 
-// Includes other processes' rows. Shards are padded to the longest one for the exchange.
+// Joins the rows of all processes. Shards are padded to the longest one for the exchange.
 Array join_all(const Tensor& x, Device device) {
   const Placement& at = *x->at;
   if (!at.exchange()) return join_parts(x, device);
@@ -120,7 +120,7 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   check(x.defined() && x->kind == Kind::whole && x.shape().dim() >= 1,
         "scatter: the batch is {}, expected at least one axis", x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
-  // Its gradient would cover this process's rows alone, although other processes may share the history.
+  // The gradient of x would cover this process's rows alone, although other processes may share the history.
   check(
       !at->exchange() || !grad_enabled() || !x->grad || !x->grad->node,
       "split: {} has a history, but other processes have other rows: expected data, rows that are computed after they "
@@ -185,7 +185,7 @@ Tensor gather(const Tensor& x, Device device) {
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs) {
   const auto first = std::ranges::find_if(inputs, [](const Tensor& x) { return x->kind == Kind::cut; });
-  // All samples are here already.
+  // No input is cut, so a single call has all samples.
   if (first == inputs.end()) return f(inputs);
   const std::shared_ptr<const Placement> at = (*first)->at;
   ShardCollector collector;
@@ -196,7 +196,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     rows[static_cast<std::size_t>(slot.shard)] = at->rows_of(slot.shard);
     auto alone = std::make_shared<Placement>(std::move(rows), std::vector{slot});
     alone->set_collector(&collector, at);
-    // A tensor that f keeps must not keep the collection alive.
+    // A tensor that f keeps must not point to the collector, which ends with this call.
     const std::unique_ptr<Placement, void (*)(Placement*)> end(alone.get(), [](Placement* p) { p->end_collection(); });
     std::vector<Tensor> in;
     for (const Tensor& x : inputs) {

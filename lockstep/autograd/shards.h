@@ -15,7 +15,7 @@ namespace LOCKSTEP_API lockstep {
 
 // Returns all samples of all processes as one whole tensor on `device` (kHost: host memory), in every process.
 // Collective: every process must call it. Differentiable; the loss computed from the result must be the same in all
-// processes. Of a batch of this process's rows (BatchSplitter::split_own), these rows.
+// processes. For a batch of this process's rows alone (BatchSplitter::split_own), returns these rows.
 Tensor gather(const Tensor& x, Device device);
 // The same on the batch's first device.
 Tensor gather(const Tensor& x);

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// `count` elements of an axis, not the batch's, from `start` on.
+// `count` elements of an axis, which is not the batch axis, from `start` on, `step` apart.
 Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t start, std::int64_t count,
                   std::int64_t step, bool keepdim = true) {
   Placed placed = place_as(name, x);
@@ -114,7 +114,7 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
     const std::int64_t size = x.size(axis);
     return split(x, std::max<std::int64_t>((size + chunks - 1) / chunks, 1), axis);
   }
-  // Several batches side by side, as cat() joins them.
+  // The axis has several batches side by side, as cat() joins them.
   Placed placed = place_as("chunk", x);
   if (placed.cut.outer % chunks != 0)
     fail_across_batch("chunk", x, fmt::format("and do not fall into {} equal parts", chunks));

@@ -13,7 +13,7 @@ namespace {
 using RowFunction = Array (*)(const Array&);
 using RowBackward = Array (*)(const Array& y, const Array& dy);
 
-// Applies a function of the last axis's rows along any axis.
+// Applies a function that works along the last axis along any axis.
 Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forward, RowBackward backward) {
   if (is_axis_of_scalar(name, x, dim)) return along(name, x.reshape({1}), 0, forward, backward).reshape({});
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;

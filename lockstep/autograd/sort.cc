@@ -30,7 +30,7 @@ Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
   });
 }
 
-// The result of a tensor without axes from that of its only element.
+// The result for a tensor without axes, from the result for its only element as shape [1].
 SortResult without_axis(const SortResult& r) { return {r.values.reshape({}), r.indices.reshape({})}; }
 
 }  // namespace

@@ -17,10 +17,10 @@ using SortResult = MaxResult;
 SortResult sort(const Tensor& x, int dim = -1, bool descending = false);
 // Returns i64, without a history.
 Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);
-// The first k of them: the largest in descending order, or the smallest in ascending order.
+// The first k elements in this order: the largest in descending order, or the smallest in ascending order.
 SortResult topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);
-// The element in the middle of all, which must not be cut, or along `dim`, and its index: the lower one of the two if
-// their number is even; NaN if there is one.
+// The middle element of all elements of a tensor that is not cut, or of those along `dim`, with its index. For an even
+// number of elements, it is the lower one of the two; if one is NaN, it is NaN.
 Tensor median(const Tensor& x);
 MaxResult median(const Tensor& x, int dim, bool keepdim = false);
 

@@ -38,10 +38,10 @@ struct PlainLeaf : GradMeta {
   Cut cut;
   Shape shape;
   DType dtype;
-  // Placed like the leaf's parts. Until it is shown, it may share memory with other gradients.
+  // Placed like the leaf's parts. Until grad() returns it, it may share memory with other gradients.
   mutable std::vector<Array> sum;
   mutable bool shown = false;
-  std::vector<Array> before;  // without the latest pass
+  std::vector<Array> before;  // the sum without the latest pass
   std::vector<Device> devices;
 
   void reached(BackwardPass&) override { before = sum; }
@@ -84,7 +84,7 @@ struct PlainLeaf : GradMeta {
   }
 };
 
-// Moves a whole tensor by `move`, and its gradient back.
+// Records a move of a whole tensor from one array to another; the gradient moves back.
 Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Array& to) {
   const Tensor inputs[] = {x};
   return record_mix(name, inputs, {Tensor(to)},
@@ -280,7 +280,7 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
     for (std::size_t s = 0; s < impl_->parts.size(); ++s) ops::copy_(x->parts[s], impl_->parts[s], options);
     return;
   }
-  // All replicas.
+  // Writes all replicas.
   for (const Array& part : impl_->parts) ops::copy_(x->array(), part, options);
 }
 

@@ -53,7 +53,7 @@ class Tensor;
 
 // Options of a new tensor.
 struct TensorOptions {
-  // Default: the values' type in Tensor::from(), i64 for arange() of integers, otherwise f32.
+  // Default: from the values in tensor() and Tensor::from(), i64 for arange() of integers, otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
 };
@@ -115,7 +115,7 @@ class Tensor {
   Tensor reshape(First first, Extents... more) const {
     return reshape(Shape{static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
   }
-  // The same, and shares the memory: an error for a layout other than plain.
+  // Like reshape(), but always shares the memory: throws for a layout other than plain.
   Tensor view(Shape shape) const;
   template <std::integral First, std::integral... Extents>
   Tensor view(First first, Extents... more) const {
@@ -126,22 +126,22 @@ class Tensor {
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
   // Differentiable; see indexing.h. x[i] is select(0, i), x[mask] and x[indices] are x.index({…}). x[i] = y writes.
-  // Writing to a temporary that is a copy, as in x.t()[i] = y, throws: nobody would see the change.
+  // Writing to a temporary that is a copy, as in x.t()[i] = y, throws, because nobody would see the change.
   IndexedTensor operator[](std::int64_t index) const&;
   IndexedTensor operator[](const Tensor& index) const&;
   IndexedTensor operator[](std::int64_t index) &&;
   IndexedTensor operator[](const Tensor& index) &&;
   Tensor index(std::initializer_list<TensorIndex> indices) const;
-  // Writes `value`, which broadcasts, to the elements that index() returns. Among equal indices the last one counts.
-  // Errors are those of copy_from(), also for a leaf that requires a gradient.
+  // Writes `value`, which broadcasts, to the elements that index() returns. The last one of equal indices wins. Throws
+  // where copy_from() does, and for a leaf that requires a gradient.
   void index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value) const;
   void index_put_(std::initializer_list<TensorIndex> indices, const Scalar& value) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
   // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16, and
-  // std::uint8_t truth values. Waits.
-  // If other processes have some of the rows, throws an Error that suggests gather().
+  // std::uint8_t also reads bool. Waits. If other processes have some of the rows, throws an Error that suggests
+  // gather().
   template <typename T>
   std::vector<T> to_vector() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
@@ -150,8 +150,8 @@ class Tensor {
   // Returns the only element of a tensor of any type. Waits: in a loop, keep loss.detach() and read it later. A whole
   // number that a double cannot hold is an error, which names item<std::int64_t>().
   double item() const;
-  // The same as a T, as in libtorch: of another type, a number is rounded to T; toward 0 if T is a type of integers,
-  // which must hold it. As a bool: whether it is not 0.
+  // The same as a T, as in libtorch: an element of another type is rounded to T. An integer T rounds toward 0, and
+  // throws if it cannot hold the number. As a bool: whether it is not 0.
   template <typename T>
   T item() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
@@ -164,9 +164,9 @@ class Tensor {
     return readable("item").item<T>();
   }
   // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type
-  // const, for elements that must not be written. Waits. The address is valid as long as a handle to the tensor. Nobody
-  // sees a write through it: do not write elements that a later backward() needs, or that a task still reads, and do
-  // not write while another thread uses the tensor.
+  // const, for elements that must not be written. Waits. The address is valid as long as a handle to the tensor is
+  // left. The library does not see writes through it: do not write elements that a later backward() needs, or that a
+  // task still reads, and do not write while another thread uses the tensor.
   template <typename T>
   T* data_ptr() const {
     static_assert(sizeof(DTypeOf<std::remove_const_t<T>>::value) > 0);
@@ -177,17 +177,17 @@ class Tensor {
   std::string str() const;
 
   // Differentiable. Returns a whole copy on `device` (kHost: host memory), or the same handle if the tensor is already
-  // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
+  // there. Gradients flow back to the original device. Throws for a cut tensor that is not all there; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
   // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a
   // copy, as PyTorch's detach().cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
-  // overlap. Not differentiable: outside a NoGradGuard, neither may have a history.
+  // overlap. Not differentiable: outside a NoGradGuard, throws if x requires a gradient or this tensor has a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // PyTorch's methods that write: they compute the result and copy it to this tensor's memory, as copy_from() does.
-  // Outside a NoGradGuard, an error for a tensor that requires a gradient.
-  // copy_(x) is copy_from(x) for an x that broadcasts.
+  // Outside a NoGradGuard, they throw for a tensor that requires a gradient. copy_(x) is copy_from(x) for an x that
+  // broadcasts.
   const Tensor& copy_(const Tensor& x, CopyOptions options = {}) const;
   const Tensor& zero_() const;
   const Tensor& fill_(const Scalar& value) const;
@@ -397,7 +397,7 @@ class Tensor {
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
   // Returns all elements in one array that the host can wait for.
   Array readable(std::string_view what) const;
-  // item() without its fraction. Throws if it is beyond the type.
+  // item() without its fraction. Throws if it is beyond the range of the type.
   double whole_item(DType type) const;
   Tensor var_of(const Dims& dims, bool unbiased, bool keepdim) const;
   Tensor std_of(const Dims& dims, bool unbiased, bool keepdim) const;
@@ -437,8 +437,8 @@ struct BackwardOptions {
   // shards and processes.
   bool sync = true;
   // Only these leaves get gradients, as with torch's backward(inputs=...): what only others need is not computed. A GAN
-  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws if the loss depends on none of
-  // them, and for a tensor that is no leaf or needs no gradient. Those that the loss does not depend on get none.
+  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws for a tensor that is no leaf or
+  // needs no gradient, and if the loss depends on none of them. Leaves that the loss does not depend on get none.
   BackwardInputs inputs = {};
 };
 

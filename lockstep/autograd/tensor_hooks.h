@@ -1,4 +1,4 @@
-// Internal: what the program wants to know of the gradient of one result or leaf.
+// Internal: the hooks on the gradient of one result or leaf, and the gradient that retain_grad() keeps.
 //
 //   const auto remove = register_hook(y, [](const Tensor& gradient) { return gradient * 2; });
 #pragma once
@@ -27,9 +27,9 @@ struct TensorHooks {
 // that requires no gradient.
 void retain_grad(const Tensor& x);
 // Calls hook(gradient) in each backward pass, once the gradient of this result or leaf is complete. An undefined result
-// of the hook keeps the gradient; another one, of the same shape, type, and placement, replaces it. Hooks run in the
-// order of registration, in the thread of backward(). Returns what removes the hook. A parameter has a register_hook()
-// of its own.
+// of the hook keeps the gradient; a defined result, of the same shape, type, and placement, replaces it. Hooks run in
+// the order of registration, in the thread of backward(). Returns a function that removes the hook. For parameters, use
+// Parameter::register_hook().
 std::function<void()> register_hook(const Tensor& x, std::function<Tensor(const Tensor& gradient)> hook);
 
 }  // namespace lockstep

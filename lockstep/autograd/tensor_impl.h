@@ -40,13 +40,13 @@ struct TensorImpl {
   // Names a parameter in errors.
   std::string label;
   // Arrays that live as long as the tensor. Otherwise a compute lane could reuse a block that an exchange with other
-  // processes still reads, and would wait for them.
+  // processes still reads, and would wait for the exchange.
   std::vector<Array> held;
 
   bool defined() const { return !parts.empty(); }
   std::vector<Device> devices() const;
   std::string describe() const;
-  // The elements of an uncut tensor on `device`. Throws if they are not there.
+  // The elements of an uncut tensor on `device`. A replicated result of a batch is copied there; others throw.
   Array on(Device device) const;
   // The elements of an uncut tensor, from its first part.
   const Array& array() const;

@@ -1,4 +1,4 @@
-// The methods of tensors that are functions of functions.h: add a line here and one in tensor.h for a new one.
+// The methods of tensors that are functions of functions.h. A new method needs a line here and a line in tensor.h.
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/functions.h"
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// The number of positions along an axis of this extent.
+// The number of window positions along an axis of this extent.
 std::int64_t positions(std::string_view name, std::int64_t extent, const UnfoldOptions& o, std::size_t i) {
   check(o.kernel_size[i] >= 1 && o.dilation[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0,
         "{}: kernel {}, dilation {}, stride {}, padding {}, expected at least 1, 1, 1, and 0", name, o.kernel_size[i],

@@ -23,7 +23,7 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 // Adds columns to images of the given extents where unfold() takes them from: [N, C KH KW, L] -> [N, C, H, W].
 Tensor fold(const Tensor& x, HeightWidth output_size, const UnfoldOptions& options);
 
-// [N, C r^2, H, W] -> [N, C, H r, W r]: channels become pixels (Shi et al. 2016). Leading axes may be any.
+// [N, C r^2, H, W] -> [N, C, H r, W r]: channels become pixels (Shi et al. 2016). N may be missing.
 Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
 // The inverse: [N, C, H r, W r] -> [N, C r^2, H, W].
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor);

@@ -1,5 +1,5 @@
-// Internal: the kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there
-// is no registry. Several lanes' workers call kernels at once, each with its own KernelContext.
+// Internal: the kernels of one kind of device, family by family. The Runtime that owns a back end makes it; there is no
+// registry. The workers of several lanes call kernels concurrently, each with its own KernelContext.
 #pragma once
 
 #include <filesystem>
@@ -50,17 +50,17 @@ class Backend {
                                                       [[maybe_unused]] std::shared_ptr<MemorySource> scratch) {
     return std::make_unique<KernelContext>(threads);
   }
-  // Makes a context for capturing the work of a lane with the context `like`. Nothing is made or grown during the
-  // capture.
+  // Makes a context for capturing the work of a lane whose context is `like`. Kernels must not allocate during the
+  // capture, so the new context gets in advance what `like` has needed.
   virtual std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
                                                               std::shared_ptr<MemorySource> memory,
                                                               const KernelContext& like) {
     return make_context(stream, like.threads_per_shard, std::move(memory));
   }
   virtual std::string_view name() const = 0;
-  // Whether the hardware multiplies bf16 or f16. If not, it works through f32 and saves no time.
+  // Whether the hardware multiplies `half`, bf16 or f16. If not, kernels convert it to f32, which saves no time.
   virtual bool multiplies(DType half) const = 0;
-  // Whether results depend on KernelContext::threads, as those of oneDNN's bf16 kernels do.
+  // Whether results depend on KernelContext::threads_per_shard, as those of oneDNN's bf16 kernels do.
   virtual bool threads_decide_bits([[maybe_unused]] DType dtype) const { return false; }
   // y = x, like kernels::Copy, when only one of the two is in this device's memory (x, if `from_here`) and the
   // other is in the memory of the host or of another device.
@@ -78,11 +78,11 @@ class Backend {
     run_in(f.elementwise, f.copy, f.index, f.reduce, f.matmul, f.conv, f.norm, f.pool, f.softmax, f.random,
            f.optimizer);
   }
-  // For the layouts and sizes that they ask for.
+  // The kernels that know preferred layouts and the sizes of prepared weights.
   const MatmulKernels& matmul() const { return *families_.matmul; }
   const ConvKernels& conv() const { return *families_.conv; }
 
-  // A measurement may put kernels here that note calls and pass them on, before the first call.
+  // Before the first call, a measurement may replace these kernels by ones that record each call and forward it.
   KernelFamilies& families() { return families_; }
 
  protected:
@@ -101,7 +101,7 @@ class Backend {
   KernelFamilies families_;
 };
 
-// Plain loops in f64, every dtype and layout: the oracle of every test. Deliberately simple and slow.
+// Makes the oracle of every test: plain loops in f64 for every dtype and layout. Deliberately simple and slow.
 std::unique_ptr<Backend> make_reference_backend();
 
 struct CpuBackendOptions {
@@ -109,17 +109,17 @@ struct CpuBackendOptions {
   // hardware.
   bool direct_conv = false;
 };
-// Vectorized loops, f16 through f32, and oneDNN for bf16 in hardware. Loops in f64 are plain. Throws for an invalid
-// LOCKSTEP_SIMD.
+// Makes vectorized kernels, which convert f16 to f32 and use oneDNN if the processor multiplies bf16. Throws for an
+// invalid LOCKSTEP_SIMD.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options = {});
 
 struct CudaBackendOptions {
   // Multiplies f32 in TF32, with 10 bits of mantissa: faster.
   bool tf32 = false;
-  // The file that keeps choices of algorithms; see backend/cuda/algorithm_choices.h. Empty: the libraries' suggestions.
+  // The file that keeps the chosen algorithms; see backend/cuda/algorithm_choices.h. Empty: the libraries' suggestions.
   std::filesystem::path algorithms = {};
 };
-// cuDNN, cuBLASLt, and Lockstep's own kernels, for all GPUs. Throws if Lockstep was built without CUDA.
+// Makes kernels from cuDNN, cuBLASLt, and Lockstep's own, for all GPUs. Throws if Lockstep was built without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options = {});
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ KernelContext::~KernelContext() = default;
 
 void* Scratch::get(std::size_t bytes) {
   if (bytes > capacity_ || !data_) {
-    // Free the old buffer first: both are never needed at once.
+    // Free the old buffer first, because the two are never needed together.
     data_.reset();
     capacity_ = 0;
     data_.reset(::operator new(bytes, kScratchAlignment));

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A buffer that grows to the largest request. Only one lane uses it, and contents do not outlive a kernel.
+// A buffer that grows to the largest request. Only one lane uses it, and its contents do not outlive a kernel.
 class Scratch {
  public:
   // Returns at least `bytes` bytes, aligned to 64. Invalidates earlier results.
@@ -25,22 +25,22 @@ class Scratch {
 class HelperPool;
 class ThreadTeam;
 
-// One per lane. The back end makes it and may derive its own type from it.
+// Each lane has one context. The back end makes it and may derive its own type.
 struct KernelContext {
   explicit KernelContext(int threads_per_shard = 1);
   virtual ~KernelContext();
 
-  // The context of a lane, when a task begins to compute on it.
+  // Returns the lane's context, with `threads` set, when a task begins to compute.
   static KernelContext& of_task(void* lane_data);
-  // From now on, each task's loops get the help of threads that no lane of the device needs. The pool must end before
-  // this context.
+  // From now on, each task's loops get the help of threads that no lane of the device needs. The pool must be destroyed
+  // before this context.
   void share(HelperPool& helpers);
 
-  // T, the number of threads for which kernels plan whose bits depend on it. See Backend::threads_decide_bits.
+  // T, the number of threads that kernels plan for if their bits depend on it. See Backend::threads_decide_bits.
   const int threads_per_shard;
   // At most this many threads compute the task that runs: T, or more with shared helpers. No bit depends on it.
   int threads;
-  // Those threads; null if there is always one.
+  // The team of these threads; null if there is always one thread.
   std::unique_ptr<ThreadTeam> team;
   Scratch scratch;
 

@@ -15,8 +15,8 @@ namespace kernels {
 // w is [O, C / groups, KH, KW], plain. w, bias [O], and their gradients are f32 master weights (f64 if x is f64);
 // kernels round them to x's dtype if that is bf16 or f16. H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.
 
-// Kernels may read weights in their own order, which this call writes to `prepared`, and the calls of a pass can share
-// until the weights change. See ConvKernels::prepared_size().
+// Kernels may read weights in an order of their own. This call writes them in that order to `prepared`, which the calls
+// of a pass can share until the weights change. See ConvKernels::prepared_size().
 struct PrepareConv {
   ConvPass pass;
   Conv2dOptions options;
@@ -33,7 +33,7 @@ struct Conv {
   View x;
   WeightView w;
   View bias, y;
-  std::int64_t as_images = 0;  // kernels whose bits depend on N sum as for so many images; 0: N
+  std::int64_t as_images = 0;  // kernels whose bits depend on N sum as for this N; 0: N
   static void views(auto& c, const auto& in, const auto& out) {
     in(c.x), in(c.w), in(c.w.prepared), in(c.bias), out(c.y);
   }
@@ -63,8 +63,8 @@ class ConvKernels
   // The fastest layout for activations of this dtype and number of channels.
   virtual Layout preferred_layout(DType dtype, std::int64_t channels) const = 0;
 
-  // The size of PrepareConv::prepared in f32; 0 if there is nothing to prepare. Images, stride, padding, and dilation
-  // may decide the size, but calls of one size, pass, and dtype share the result.
+  // Number of f32 in PrepareConv::prepared; 0 if there is nothing to prepare. It may depend on images, stride, padding,
+  // and dilation, but calls with the same size, pass, and dtype can share the result.
   virtual std::int64_t prepared_size([[maybe_unused]] ConvPass pass, const Conv2dOptions&,
                                      [[maybe_unused]] const Shape& x, [[maybe_unused]] const Shape& w,
                                      [[maybe_unused]] DType dtype) const {

@@ -14,7 +14,7 @@ namespace lockstep {
 //   softplus    a x > b ? x : log(1 + exp(a x)) / a
 //   clamp       x within [a, b]: b where a > b
 //   pow         x^a
-//   divide      x / a, rounded once: a whole quotient is whole, as it is not by x (1 / a)
+//   divide      x / a, rounded once, so that integer quotients are exact; x (1 / a) rounds twice
 struct Unary {
   UnaryOp op;
   double a = 0;
@@ -41,25 +41,24 @@ struct UnaryBackward {
   static void views(auto& c, const auto& in, const auto& out) { in(c.saved), in(c.dy), out(c.dx); }
 };
 
-// out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype unless
-// is_bitwise(op), or i64 or u8 if takes_integers(op).
-// Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
-// minimum of NaN are NaN.
+// out = op(a, b). Shapes broadcast to out's shape as in NumPy. All have one dtype: floating unless is_bitwise(op), or
+// i64 or u8 if takes_integers(op). Operands of equal shapes have equal layouts; a broadcast is plain. out may be a or b
+// if the shapes are equal. maximum and minimum of NaN are NaN.
 struct Binary {
   BinaryOp op;
   View a, b, out;
   static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
 };
 
-// out = op(a, b), of truth values. Operands as for Binary, of any dtype. NaN differs from everything.
+// out = op(a, b), bools. Operands are as for Binary, but of any dtype. NaN is unequal to everything, itself included.
 struct Compare {
   CompareOp op;
   View a, b, out;
   static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
 };
 
-// out = condition ? a : b. Condition a mask; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
-// one shape and layout.
+// out = condition ? a : b. `condition` is a mask; a, b, and out have any one dtype. Shapes broadcast to out's; all are
+// plain, or have one shape and layout.
 struct Where {
   View condition, a, b, out;
   static void views(auto& c, const auto& in, const auto& out) { in(c.condition), in(c.a), in(c.b), out(c.out); }

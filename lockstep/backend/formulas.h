@@ -51,7 +51,7 @@ enum class UnaryOp {
   tan,
   erf
 };
-// As in messages and timelines, in the order above.
+// Names in messages and timelines, in the order of UnaryOp.
 inline constexpr auto kUnaryNames = std::to_array<std::string_view>(
     {"negate", "exp",   "log",        "log1p", "sqrt",  "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin",
      "cos",    "relu",  "leaky_relu", "elu",   "gelu",  "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow",
@@ -88,7 +88,7 @@ constexpr C formula(C x, [[maybe_unused]] C a, [[maybe_unused]] C b) {
   if constexpr (kOp == UnaryOp::exp) return Math::exp(x);
   if constexpr (kOp == UnaryOp::log) return Math::log(x);
   if constexpr (kOp == UnaryOp::log1p) {
-    // Only near 0 does 1 + x lose bits that count. Math::log1p need not know other numbers.
+    // 1 + x loses significant bits only near 0. Math::log1p need only handle x in [-0.5, 1].
     const C near = Math::log1p(x), far = Math::log(1 + x);
     return (x >= C(-0.5)) & (x <= 1) ? near : far;
   }
@@ -203,7 +203,7 @@ constexpr C formula(C a, C b) {
   if constexpr (kOp == BinaryOp::atan2) return Math::atan2(a, b);
   if constexpr (kOp == BinaryOp::divide_trunc) return std::trunc(a / b);
   if constexpr (kOp == BinaryOp::divide_floor) {
-    // The quotient, rounded, may be a whole number above the true one: the remainder knows.
+    // a / b may round up to an integer above the true quotient, so compute it from the exact remainder.
     const C rest = std::fmod(a, b), beyond = (rest != 0) & ((rest < 0) != (b < 0)) ? C(1) : C(0);
     const C whole = std::rint((a - rest) / b - beyond);
     return b == 0 ? a / b : whole == 0 ? std::copysign(C(0), a / b) : whole;
@@ -212,16 +212,16 @@ constexpr C formula(C a, C b) {
     const C rest = std::fmod(a, b);
     return (rest != 0) & ((rest < 0) != (b < 0)) ? rest + b : rest;
   }
-  return a;  // bits, which only whole numbers have
+  return a;  // bitwise operations, which only integers have
 }
 
-// The formula for i64, modulo 2^64, and for u8, modulo 256, as in PyTorch. Operations without one have results that are
-// not whole.
+// Whether integer_formula() has the operation: for i64 modulo 2^64 and for u8 modulo 256, as in PyTorch. The other
+// operations have results that are not integers.
 constexpr bool takes_integers(BinaryOp op) { return op != BinaryOp::divide && op != BinaryOp::atan2; }
 constexpr bool is_bitwise(BinaryOp op) {
   return op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
 }
-// Whether b must not be 0 among whole numbers. Kernels report it.
+// Whether an integer b must not be 0. Kernels report a 0.
 constexpr bool divides(BinaryOp op) {
   return op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor || op == BinaryOp::remainder;
 }
@@ -237,7 +237,7 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   if constexpr (kOp == BinaryOp::bit_or) return a | b;
   if constexpr (kOp == BinaryOp::bit_xor) return a ^ b;
   if constexpr (kOp == BinaryOp::pow) {
-    // 1 / a^-b, cut.
+    // 1 / a^-b, truncated, or 0 if a is 0.
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
     std::uint64_t y = 1, square = u;
     for (std::uint64_t power = v; power > 0; power /= 2, square *= square) {
@@ -247,7 +247,7 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   }
   if constexpr (divides(kOp)) {
     if (b == 0) return 0;
-    // The quotient of the smallest number and -1 is beyond the range, on which processors trap.
+    // The smallest int64 divided by -1 overflows, on which processors trap.
     if (b == -1) return kOp == BinaryOp::remainder ? 0 : static_cast<std::int64_t>(0 - u);
     const std::int64_t quotient = a / b, rest = a % b;
     const bool beyond = rest != 0 && (rest < 0) != (b < 0);
@@ -258,7 +258,7 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   return 0;
 }
 
-// Element i of start, start + step, ...: of double, or of int64 modulo 2^64.
+// Returns element i of start, start + step, ..., in double, or in int64 modulo 2^64.
 template <typename C>
 constexpr C arange_element(C start, C step, std::int64_t i) {
   if constexpr (std::is_integral_v<C>) {

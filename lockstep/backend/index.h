@@ -1,5 +1,5 @@
 // Internal: kernels that use an i64 index array. Arrays have three axes, [outer, along, inner], and are plain. The
-// index has `along` numbers for each place of the other axes; an axis of extent 1 shares them.
+// index has elements along the middle axis for each place on the other two; an outer or inner extent of 1 broadcasts.
 #pragma once
 
 #include "lockstep/backend/kernels.h"
@@ -23,8 +23,8 @@ struct ScatterSum {
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }
 };
 
-// y[a, index[a, i, b], b] = x[a, i, b] in the order of i, so the last one of equal numbers stays; the rest of y stays
-// as it is. x [outer, n, inner], y [outer, m, inner], of any one dtype. An index outside [0, m) is an error.
+// y[a, index[a, i, b], b] = x[a, i, b] in the order of i, so the last of equal indices wins; the rest of y stays as it
+// is. x [outer, n, inner], y [outer, m, inner], of any one dtype. An index outside [0, m) is an error.
 struct Scatter {
   View x, index, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }

@@ -1,6 +1,6 @@
-// Internal: kernel calls as data. A call is a struct in the namespace kernels: its options, and the views that the
-// kernel reads and writes, which the struct lists. What is done around every kernel (f16 through f32, logging, copies
-// to a GPU) is therefore one template for all calls:
+// Internal: kernel calls as data. A call is a struct in the namespace kernels, with options and views. views() lists
+// the views that the kernel reads and writes, so work around every kernel (f16 through f32, logging, copies to a GPU)
+// is one template for all calls:
 //
 //   struct AvgPool {
 //     Pool2dOptions options;
@@ -20,7 +20,7 @@
 namespace lockstep {
 
 namespace detail {
-// `Family`, whose kernels call self.each(context, call).
+// A `Family` whose kernels all call self.each(context, call).
 template <typename Self, typename Family, typename... Calls>
 class EachCall : public Family {};
 template <typename Self, typename Family, typename Call, typename... Rest>
@@ -38,7 +38,7 @@ class Kernels : public Kernels<Rest...> {
   using Kernels<Rest...>::run;
   virtual void run(KernelContext&, const Call&) = 0;
 
-  // A base class for `Self`, a kind of `Family`, which has one template each(KernelContext&, const Call&) for all
+  // A base class for `Self`, which derives from `Family` and has one template each(KernelContext&, const Call&) for all
   // calls.
   template <typename Self, typename Family>
   using Each = detail::EachCall<Self, Family, Call, Rest...>;

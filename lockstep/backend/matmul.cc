@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Matrix i of [batch, rows, columns].
+// Returns matrix i of [batch, rows, columns].
 View matrix(const View& x, std::int64_t i) {
   View one = x;
   one.shape = {x.shape[1], x.shape[2]};

@@ -15,8 +15,8 @@ struct MatmulOptions {
 
 namespace kernels {
 
-// Kernels may read b in their own order, which this call writes to `prepared`, and calls of the same options and dtype
-// of a can share until b changes. See MatmulKernels::prepared_size().
+// Kernels may read b in an order of their own. This call writes b in that order to `prepared`, which calls with the
+// same options and the same dtype of a can share until b changes. See MatmulKernels::prepared_size().
 struct PrepareMatmul {
   MatmulOptions options;
   View b;
@@ -38,7 +38,7 @@ struct Matmul {
   }
 };
 
-// c[i] = op(a[i]) op(b[i]) for every i of one more axis in front.
+// c[i] = op(a[i]) op(b[i]) for every i of an additional first axis.
 struct BatchedMatmul {
   MatmulOptions options;
   View a, b, c;
@@ -49,7 +49,7 @@ struct BatchedMatmul {
 
 class MatmulKernels : public Kernels<kernels::PrepareMatmul, kernels::Matmul, kernels::BatchedMatmul> {
  public:
-  // The size of PrepareMatmul::prepared in f32; 0 if preparing does not pay for products of `rows` rows.
+  // Number of f32 in PrepareMatmul::prepared; 0 if preparing does not pay for products of `rows` rows.
   virtual std::int64_t prepared_size(const MatmulOptions&, [[maybe_unused]] std::int64_t rows,
                                      [[maybe_unused]] const Shape& b, [[maybe_unused]] DType dtype) const {
     return 0;

@@ -91,8 +91,8 @@ struct CommitNormStats {
 };
 
 // For each row of x [rows, k], plain: y = (x - mean) * rstd * weight + bias, where rstd = 1 / sqrt(var + eps) and var
-// is the mean of (x - mean)^2. `mean` and `rstd` [rows] are results. Without a `mean`, it counts as 0: RMS norm.
-// weight and bias [k] may be absent: ones and zeros. They, mean, and rstd are f32 (f64 if x is f64).
+// is the mean of (x - mean)^2. `mean` and `rstd` [rows] are results. An absent `mean` counts as 0: RMS norm. An absent
+// weight [k] counts as ones, an absent bias [k] as zeros. All four are f32 (f64 if x is f64).
 struct NormRows {
   View x, weight, bias;
   double eps;

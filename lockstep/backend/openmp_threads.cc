@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// OpenMP keeps these settings for each thread.
+// OpenMP keeps these settings per thread.
 void use_openmp_threads(int threads) {
   if (omp_get_dynamic()) omp_set_dynamic(0);
   if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);

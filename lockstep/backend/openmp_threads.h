@@ -11,8 +11,8 @@ void use_openmp_threads(int threads);
 // Calls call(state, part) for each part in [0, parts) in a region of `threads` threads. Calls must not throw.
 void openmp_region(int threads, int parts, void (*call)(void* state, int part), void* state);
 
-// Opens such a region in a new thread, as lanes do. Throws if it has fewer threads, for example because of
-// OMP_THREAD_LIMIT.
+// Opens a region of `threads` threads in a new thread, as lanes do. Throws if it gets fewer threads, for example
+// because of OMP_THREAD_LIMIT.
 void check_openmp_threads(int threads);
 
 }  // namespace lockstep

@@ -11,18 +11,18 @@
 
 namespace lockstep {
 
-// The update of one parameter's replica on one device: of arrays for ops, of views for kernels.
+// The update of one parameter's replica on one device. Operands are arrays in ops and views in kernels.
 template <typename Operand>
 struct Update {
   Operand weight;
   Operand grad;
-  // Those of the rule; the others are absent.
+  // The states of the rule; unused ones are absent.
   std::array<Operand, 3> states = {};
   // u8 [1]: 0 leaves weight and states as they are, as if the parameter did not exist. Absent: 1.
   Operand present = {};
-  // i64 [1]: the parameter's number of steps so far. Rules with kCountsSteps need it and count further.
+  // i64 [1]: number of the parameter's steps so far. Rules with kCountsSteps need it and increment it.
   Operand steps = {};
-  // The index of the parameter's group among the rules.
+  // Index of the parameter's group, whose rule updates it.
   std::size_t group = 0;
 
   static void views(auto& u, const auto& each) {
@@ -45,8 +45,8 @@ struct LossScaleArgs {
 namespace kernels {
 
 // Updates by a rule of update_rules.h. `scale` (absent: 1) is a scalar [1] of f64 by which gradients are multiplied:
-// the factor of clipping by norm and of loss scaling. A negative one leaves all weights and states unchanged, but the
-// step counts. `rate` is absent, or f64 [1], which replaces the rule's learning rate; a recorded step reads it there.
+// the factor of clipping by norm and of loss scaling. If it is negative, weights and states stay unchanged, but steps
+// count. `rate` is absent, or f64 [1], which replaces the rule's learning rate; a recorded step reads it there.
 template <typename Rule>
 struct Update {
   Rule rule;
@@ -63,7 +63,7 @@ struct ClipScale {
 };
 
 // Like torch.amp.GradScaler. state, f32 [2], holds the loss scale and the number of good steps since it changed.
-// squared_norm is that of the scaled gradients. If it is finite, factor = min(1, max_norm / (norm + 1e-6)) /
+// squared_norm is computed from the scaled gradients. If it is finite, factor = min(1, max_norm / (norm + 1e-6)) /
 // state[0], with the norm of the unscaled gradients, and the scale doubles after growth_interval such steps in a row.
 // Otherwise factor = -1, and the scale is halved.
 struct LossScale {

@@ -9,8 +9,8 @@ namespace lockstep {
 
 namespace kernels {
 
-// `where` (i64, y's shape and layout) gets h * W + w of each maximum, the first among equals. NaN counts as
-// the largest. It may be absent in inference.
+// `where` (i64, y's shape and layout) gets h * W + w of each maximum, the first among equals. NaN counts as the
+// largest. `where` may be absent in inference.
 struct MaxPool {
   Pool2dOptions options;
   View x, y, where;

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Returns the key, from memory if it is there. The caller must be able to read that memory.
+// Returns the key: from `key_at` if present, which the caller must be able to read, else `key`.
 inline RandomKey current_key(RandomKey key, const View& key_at) {
   if (!key_at) return key;
   const auto* words = key_at.as<std::int64_t>();
@@ -32,9 +32,9 @@ struct Normal {
   static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };
 
-// y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order. This is dropout, and with the same
-// key also its backward. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's two
-// words, which then replace `key`; a recorded step reads them there.
+// y[i] = random_uniform(key, i) < keep ? x[i] * (1 / keep) : 0, with i in memory order. This is dropout and, with the
+// same key, its backward pass. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's
+// two words, which then replace `key`; a recorded step reads them there.
 struct Dropout {
   RandomKey key;
   View key_at;

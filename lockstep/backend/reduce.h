@@ -10,15 +10,15 @@ namespace lockstep {
 
 namespace kernels {
 
-// y = the sum of x over every axis where y's extent is 1 or missing in front (the inverse of broadcasting).
-// Plain layout, one floating dtype, or i64, which is added modulo 2^64.
+// y = the sum of x over every axis where y's extent is 1 and every leading axis that y lacks (the inverse of
+// broadcasting). Plain layout, one floating dtype, or i64, which is added modulo 2^64.
 struct SumTo {
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
 
-// y = the largest of x over the same axes as in SumTo; NaN if one is NaN, minus infinity (i64: the smallest
-// number) over no elements.
+// y = the largest element of x over the same axes as in SumTo; NaN if one of them is NaN; minus infinity (i64: the
+// smallest int64) if there are none.
 struct MaxTo {
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
@@ -52,18 +52,18 @@ struct Argsort {
   }
 };
 
-// out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first half, n
-// rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64), same shape and
-// layout; out may be one of the leaves. A leaf without data is missing: its sibling passes unchanged (adding +0 would
-// turn -0 into +0). At least one leaf must be present.
+// out = the sum of `leaves` as the shards' tree adds them: the sum over [0, n) is the sum over [0, p) plus the sum over
+// [p, n), where p is the largest power of two below n. All f32 (or all f64), same shape and layout; out may be one of
+// the leaves. A leaf without data is missing: its sibling's sum stays unchanged (adding +0 would turn -0 into +0). At
+// least one leaf must be present.
 struct TreeSum {
   std::span<const View> leaves;
   View out;
   static void views(auto& c, const auto& in, const auto& out) { in(c.leaves), out(c.out); }
 };
 
-// y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64. xs f32
-// (or f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 omits the tensor (absent: 1).
+// y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64. xs f32 (or
+// f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 omits the tensor (an absent one counts as 1).
 struct SquaredNorm {
   std::span<const View> xs, present;
   View y;

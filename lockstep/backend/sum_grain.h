@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// So many elements are one sum. Kernels cut more of them into chunks, by their places, and add the sums of these.
+// Arrays of at most this many elements are summed in one part, larger arrays in several, cut at fixed places.
 inline constexpr std::int64_t kSumGrain = 65536;
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
-// Internal: the rules by which the library's optimizers update weights: their numbers and, as in formulas.h, formulas
+// Internal: the rules by which the library's optimizers update weights: their options and, as in formulas.h, formulas
 // that the cpu and cuda back ends share. The reference back end has its own formulas, because it is the oracle.
 //
-// A rule has a name; the least and the most states that each weight has beside it (those that it has come first, and
-// start as zeros); whether it needs the number of each parameter's own steps; and Step, which is made once for all
-// elements of a parameter. T is the type of the computation: float or double. `lr` is the learning rate of this step
-// and `step` its number, from 1 (0 without kCountsSteps). A step then updates one weight w and its states by the
-// gradient g.
+// A rule has a name; the least and the most states that it keeps for each weight (the states in use come first and
+// start as zeros); kCountsSteps, whether it needs the number of each parameter's own steps; and Step, which is made
+// once for all elements of a parameter. T is the type of the computation: float or double. `lr` is the step's learning
+// rate and `step` its number, from 1 (0 without kCountsSteps). A call of Step updates one weight w and its states by
+// the gradient g.
 #pragma once
 
 #include <cmath>
@@ -45,7 +45,7 @@ struct SgdRule::Step {
   bool nesterov, has_momentum;
 };
 
-// torch.optim.SGD with dampening, which the first gradient of a parameter does not feel.
+// torch.optim.SGD with dampening, which does not apply to the first gradient of a parameter.
 struct DampenedSgdRule {
   double lr = 0.1;
   double momentum = 0.9;
@@ -119,7 +119,7 @@ struct RMSpropRule {
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
-  // Divides by an estimate of the gradient's deviation, instead of its size.
+  // Divides by an estimate of the gradient's standard deviation instead of its root mean square.
   bool centered = false;
 
   static constexpr std::string_view kName = "rmsprop";

@@ -9,7 +9,7 @@ Walk layout_walk(const View& x, const View& y) {
     walk.add_axis(x.numel(), 1, 1);
     return walk;
   }
-  // A channel is a block of b channels and a place in it; without blocks, all channels are one block.
+  // A channel has a block of b channels and a place in the block; without blocks, all channels are one block.
   const bool blocked = x.layout == Layout::blocked16 || y.layout == Layout::blocked16;
   const std::int64_t b = blocked ? kChannelBlock : s[1], pixels = s[2] * s[3], blocks = s[1] / b;
   struct Strides {
@@ -25,7 +25,7 @@ Walk layout_walk(const View& x, const View& y) {
   };
   const Strides from = strides(x.layout), to = strides(y.layout);
   walk.add_axis(s[0], s[1] * pixels, s[1] * pixels);
-  // In y's order.
+  // Add the axes in y's order.
   if (y.layout != Layout::channels_last) walk.add_axis(blocks, from.block, to.block);
   if (y.layout == Layout::plain) walk.add_axis(b, from.channel, to.channel);
   walk.add_axis(pixels, from.pixel, to.pixel);

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// `extent`, source `stride`, and destination stride `to` per axis. Axes of one element are omitted, and axes that are
-// adjacent on both sides are merged: a plain copy has one axis, a change of layout three or four.
+// `extent`, source `stride`, and destination stride `to` per axis. Axes of extent 1 are omitted, and axes that are
+// adjacent on both sides are merged: a plain copy has one axis, a change of layout at most four.
 struct Walk {
   int dim = 0;
   std::int64_t numel = 1;
@@ -33,8 +33,8 @@ struct Walk {
   }
   // Whether both sides are contiguous along the last axis.
   bool moves_rows() const { return dim == 0 || (stride[dim - 1] == 1 && to[dim - 1] == 1); }
-  // For a transposition: if the destination is contiguous along the last axis, the other axis along which the source is
-  // contiguous. -1 if there is none.
+  // For a transposition: returns the axis along which the source is contiguous, if it is not the last one and the
+  // destination is contiguous along the last one; otherwise -1.
   int contiguous_axis() const {
     for (int axis = 0; axis < dim - 1 && to[dim - 1] == 1; ++axis) {
       if (stride[axis] == 1) return axis;

@@ -1,7 +1,7 @@
 // The windows of two-dimensional convolutions and pooling. Height comes first, then width. Along each axis, H becomes
 //   convolution: H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
 //   pooling:     H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, with ceil_mode rounded up
-// It is an error if the window does not fit the padded image, also with ceil_mode, where PyTorch may accept it.
+// It is an error if the window does not fit the padded image, even with ceil_mode, where PyTorch may accept it.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// A number for each axis of an image: {3, 5} is 3 rows and 5 columns, and 3 is {3, 3}.
+// One value for each axis of an image: {3, 5} is 3 rows and 5 columns, and 3 is {3, 3}.
 class HeightWidth {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
@@ -32,7 +32,7 @@ class HeightWidth {
   std::array<std::int64_t, 2> values_;
 };
 
-// Options of convolutions. Extents is a number for each axis of the kernel. The kernel's size is that of the weight.
+// Options of convolutions. Extents has one value for each axis of the kernel. The kernel's size is the weight's.
 // Stride, dilation, and groups are at least 1, padding is at least 0; groups divide the channels of the input and the
 // output. Anything else is an error.
 template <typename Extents>
@@ -55,10 +55,10 @@ struct PoolNdOptions {
   Extents padding = 0;
   // For average pooling: padding counts as zeros in the mean (PyTorch's default).
   bool count_include_pad = true;
-  // Rounds the output's size up: a last window that begins in the image may reach beyond its padding. What lies there
-  // counts in no mean.
+  // Rounds the output's size up: a last window that begins before the image's end may extend past the padding. The part
+  // past the padding counts in no mean.
   bool ceil_mode = false;
-  // For the largest elements: the distance of a window's elements. Kernels take 1.
+  // For max pooling: the distance between a window's elements. Kernels support only 1.
   Extents dilation = 1;
 };
 using Pool1dOptions = PoolNdOptions<std::int64_t>;

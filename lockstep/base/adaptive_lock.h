@@ -14,10 +14,10 @@ inline void spin_pause() {
 #endif
 }
 
-// Lockable, for std::unique_lock. Deliberately unfair: moving the lock and its data from core to core costs more than a
-// critical section. A thread that finds it held therefore backs off for the length of a few critical sections, and the
-// holder can take it again meanwhile. Two threads that contend all the time get twice as much done as with immediate
-// hand-over.
+// A Lockable for std::unique_lock. It is unfair on purpose, because moving the lock and its data from core to core
+// costs more than a critical section. A thread that finds the lock held backs off for the length of a few critical
+// sections, and the holder can take the lock again meanwhile. Two threads that contend all the time get twice as much
+// done as with immediate hand-over.
 class AdaptiveLock {
  public:
   void lock() {
@@ -39,7 +39,7 @@ class AdaptiveLock {
 
  private:
   static constexpr int kFree = 0, kHeld = 1, kContended = 2;
-  // Pauses of 10 to 60 ns each between two looks at the lock, and the number of looks before sleeping.
+  // Number of pauses (10 to 60 ns each) between two looks at the lock, and number of looks before the thread sleeps.
   static constexpr int kPauses = 32;
   static constexpr int kLooks = 10;
 

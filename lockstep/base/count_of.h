@@ -1,4 +1,4 @@
-// Internal: numbers of things in texts.
+// Internal: texts for counts.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Internal: numbers from environment variables, parsed strictly: a typo must not become a default.
+// Internal: strings and integers from environment variables. A typo is an error, not a default.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-// The variable's value, which may be an empty string; nullopt if it is not set.
+// Value of the variable, which may be an empty string; nullopt if it is not set.
 std::optional<std::string> environment(const char* name);
 
 // Parses all of `text` as a decimal integer from min to max. The error calls it `what`: `LOCAL_RANK is "two", expected
 // an integer from 0 to 7`.
 std::int64_t parse_integer(std::string_view what, std::string_view text, std::int64_t min, std::int64_t max);
 
-// Both together; nullopt if the variable is not set.
+// Parses the value of the variable; nullopt if it is not set.
 std::optional<std::int64_t> environment_integer(const char* name, std::int64_t min, std::int64_t max);
 
 }  // namespace lockstep

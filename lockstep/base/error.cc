@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Messages quote what files have, and programs print them.
+// Escapes control characters, because messages quote the contents of files, and programs print messages.
 void throw_error(fmt::string_view message, fmt::format_args args) {
   throw Error(printable_text(fmt::vformat(message, args)));
 }

@@ -10,13 +10,13 @@
 namespace lockstep {
 
 // Returns the file's bytes. Throws, with the path and the system's reason, if the file is missing, unreadable, larger
-// than max_bytes, or not a regular file, such as a directory or a pipe. Memory for too large a file is never allocated.
+// than max_bytes, or not a regular file, such as a directory or a pipe. Checks the size before it allocates memory.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
-// A file that appears under its name only when commit() returns, complete and on disk. Until then the bytes go to a
-// temporary file in the same folder, which the destructor removes; an older file of that name stays. Every error names
-// the path and the system's reason. Symbolic links are followed. A path that exists and is not a regular file is an
-// error.
+// A file that appears under its name only when commit() returns, complete and on disk. Until then, the bytes go to a
+// temporary file in the same folder, and an older file of that name stays. The destructor removes the temporary file.
+// Every error names the path and the system's reason. Symbolic links are followed. A path that exists and is not a
+// regular file is an error.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A fact about the process, which the driver also keeps for each process; a child of fork() inherits it.
+// A child of fork() inherits these variables, so that it can tell itself from the process that noted the text.
 constinit std::atomic<const char*> broken = nullptr;
 constinit std::atomic<pid_t> noted_by = 0;
 

@@ -10,12 +10,12 @@ namespace lockstep {
 
 using FutexWord = std::atomic<std::uint32_t>;
 
-// Who waits for the word and wakes: threads of one process, or those of all processes that map its memory. The kernel
-// looks for waiters of one kind only, so all calls for one word name the same.
+// Which threads wait for the word and wake each other: those of one process, or those of all processes that map its
+// memory. The kernel looks for waiters of one scope only, so all calls for one word must name the same scope.
 enum class FutexScope { process, shared_memory };
 
-// Returns when the word differs from `value` and a thread has called futex_wake_one or _all, at `end`, or spuriously.
-// Check the word again.
+// Returns at once if the word differs from `value`. Otherwise, returns after a call of futex_wake_one or _all, at
+// `end`, or spuriously. Check the word again.
 void futex_wait(const FutexWord& word, std::uint32_t value, FutexScope scope,
                 std::optional<std::chrono::steady_clock::time_point> end = {}) noexcept;
 // Wakes at most `most` waiters.

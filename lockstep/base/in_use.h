@@ -1,4 +1,4 @@
-// Internal: objects that one thread at a time may use say so instead of going wrong.
+// Internal: a check that throws if two threads use an object at the same time.
 #pragma once
 
 #include <atomic>
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-// Which thread uses an object.
+// The thread that uses an object, if any.
 class InUse {
  public:
   InUse() = default;
-  // The use is not part of the object's value.
+  // A copy starts without a user, because the use is not part of the object's value.
   InUse(const InUse& /*other*/) noexcept {}
   InUse& operator=(const InUse& /*other*/) noexcept { return *this; }
 

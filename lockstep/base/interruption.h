@@ -1,4 +1,4 @@
-// Internal: how a program ends a long wait of a thread of its own, as Ctrl-C does in Python. Waits for batches look.
+// Internal: lets a program end a long wait of the calling thread, as Ctrl-C does in Python. Waits for batches use it.
 //
 //   const InterruptionScope scope([] { if (stopped) throw Stopped(); });
 //   trainer.train();
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// While it lives, waits of this thread call `check` now and then. What it throws ends the wait.
+// While it lives, waits of this thread call `check` now and then. An exception from `check` ends the wait.
 class InterruptionScope {
  public:
   explicit InterruptionScope(std::function<void()> check);
@@ -21,9 +21,9 @@ class InterruptionScope {
   const std::function<void()>* outer_;
 };
 
-// Whether this thread is in such a scope.
+// Whether this thread is in an InterruptionScope.
 bool can_be_interrupted();
-// For waits: throws if this thread is to end its wait.
+// Call it during a wait: it runs the scope's `check`, which throws if the wait should end.
 void check_interruption();
 
 }  // namespace lockstep

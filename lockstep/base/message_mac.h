@@ -11,16 +11,16 @@ struct evp_cipher_ctx_st;
 
 namespace lockstep {
 
-// The messages of one direction of a connection, in their order. A message's number is part of its tag: one that was
-// changed, left out, repeated, or moved has another tag, as has one of another connection, whose key is another.
+// Tags the messages of one direction of a connection, in order. A tag depends on the key and the index of the message:
+// a message that was changed, dropped, repeated, moved, or sent on another connection has a wrong tag.
 class MessageMac {
  public:
   static constexpr std::size_t kKeyBytes = 32, kTagBytes = 16;
   using Tag = std::array<std::byte, kTagBytes>;
 
-  // Makes no tags.
+  // Without a key, there are no tags.
   MessageMac();
-  // Each side has one of the same key. No other messages, and not those of the other direction, have this key.
+  // Both sides use the same key. The key is used for these messages only, and not for the other direction.
   explicit MessageMac(std::string_view key);
   MessageMac(MessageMac&&) noexcept;
   MessageMac& operator=(MessageMac&&) noexcept;
@@ -33,7 +33,7 @@ class MessageMac {
   void update(const void* data, std::size_t bytes);
   // Ends the current message.
   Tag finish();
-  // Ends the current message. Takes the same time whatever the tag is.
+  // Ends the current message. Returns whether `tag` is its tag, in a time that does not depend on `tag`.
   bool finish_with(const Tag& tag);
 
  private:

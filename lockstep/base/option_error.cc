@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Of a word, or of a path, whose parts stay as they are.
+// Whether `c` can be part of a word or a path. Fields inside longer words and paths are not replaced.
 bool is_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_-/.").find(c) != std::string_view::npos;
 }
@@ -23,7 +23,7 @@ std::string OptionError::with_names(const std::function<std::string(const std::s
   std::string text = what();
   for (const std::string& field : fields_) {
     const std::string quoted = "`" + field + "`", name = name_of(field);
-    // A word such as categories is the field's only where it is quoted.
+    // If the message quotes the field, only the quoted places are replaced: "categories" may also be a plain word.
     const std::string& word = text.find(quoted) == text.npos ? field : quoted;
     for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at)) {
       const std::size_t begin = at, end = at + word.size();

@@ -1,5 +1,5 @@
-// An error about options of a call: a program that has other names for the fields of the options, such as those of a
-// command line, can put them into the message.
+// An error about the options of a call. A program that has other names for the fields, such as the options of a command
+// line, can put these names into the message.
 //
 //   catch (const OptionError& error) {
 //     fmt::print(stderr, "{}\n", error.with_names([](const std::string& field) { return "--" + field; }));
@@ -17,12 +17,12 @@ namespace LOCKSTEP_API lockstep {
 
 class OptionError : public Error {
  public:
-  // fields: those that the message may name, each as a word, or in backquotes.
+  // fields: names of the fields that the message may mention, each as a word or in backquotes.
   OptionError(const std::string& message, std::vector<std::string> fields)
       : Error(message), fields_(std::move(fields)) {}
 
   const std::vector<std::string>& fields() const { return fields_; }
-  // The message with other names for the fields: "val_split = 0.1" becomes "--val-split 0.1".
+  // Returns the message with other names for the fields: "val_split = 0.1" becomes "--val-split 0.1".
   std::string with_names(const std::function<std::string(const std::string& field)>& name_of) const;
 
  private:
@@ -31,7 +31,7 @@ class OptionError : public Error {
 
 [[noreturn]] void throw_option_error(std::vector<std::string> fields, fmt::string_view message, fmt::format_args args);
 
-// As check() and fail().
+// Like fail() and check(), but they throw OptionError.
 template <typename... Args>
 [[noreturn]] void fail_option(std::vector<std::string> fields, fmt::format_string<Args...> message, Args&&... args) {
   throw_option_error(std::move(fields), message, fmt::make_format_args(args...));

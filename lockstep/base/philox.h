@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The four numbers of block `block`. Inline, so that the compiler vectorizes loops over blocks; constexpr, so that GPUs
+// The four draws of block `block`. Inline, so that the compiler vectorizes loops over blocks; constexpr, so that GPUs
 // can call it.
 constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block) {
   auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
@@ -27,8 +27,8 @@ constexpr std::array<std::uint32_t, 4> philox(RandomKey key, std::uint64_t block
   return x;
 }
 
-// Turns the four numbers of a block into normal numbers (see random_normal). `sqrt` is a correctly rounded square root
-// of a double: C++ and CUDA have none that both can call.
+// Turns the four draws of a block into normal random numbers (see random_normal). `sqrt` is a correctly rounded square
+// root of a double: C++ and CUDA have none that both can call.
 template <typename Sqrt>
 constexpr std::array<double, 4> normal_block(const std::array<std::uint32_t, 4>& bits, const Sqrt& sqrt) {
   std::array<double, 4> normal{};

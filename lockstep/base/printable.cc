@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Of a whole UTF-8 character.
+// Whether one whole UTF-8 character is a control character.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (character.size() == 1) return first < 0x20 || first == 0x7f;

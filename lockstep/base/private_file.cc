@@ -15,7 +15,7 @@ namespace {
 
 bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-// In a folder with the sticky bit, such as /tmp, only a file's owner replaces it.
+// In a folder with the sticky bit, such as /tmp, only the owners of the file and of the folder can replace the file.
 bool others_replace_files(const struct stat& folder) {
   return !is_trusted(folder.st_uid) || ((folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0);
 }
@@ -31,7 +31,7 @@ void check_private(const std::filesystem::path& file, const struct stat& status,
   std::error_code unknown;
   const std::filesystem::path folder = std::filesystem::canonical(file, unknown).parent_path();
   struct stat above {};
-  if (unknown || ::stat(folder.c_str(), &above) != 0) return;  // read by its descriptor, as /dev/fd/3
+  if (unknown || ::stat(folder.c_str(), &above) != 0) return;  // opened by its descriptor, such as /dev/fd/3
   check(!others_replace_files(above),
         "{}: {} is in {}, of user {} and mode {:03o}: other users may replace it; expected a folder of user {} or root "
         "that others cannot write to",
@@ -39,7 +39,7 @@ void check_private(const std::filesystem::path& file, const struct stat& status,
 }
 
 std::string read_private_file(const std::filesystem::path& file, std::size_t max_bytes, std::string_view what) {
-  // O_NONBLOCK: a pipe must not block us.
+  // O_NONBLOCK: opening a pipe must not block.
   const FileDescriptor open(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   const bool known = open && ::fstat(open.get(), &status) == 0;

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-// Throws if users other than its owner may read or change the file, or put another one in its place: by its mode, which
-// the owner's group may read, by its owner, who must be this process's user or root, and by the folder that it is in.
+// Throws if the mode lets others read the file or anyone but its owner write it (its group may read it), if its owner
+// is neither this process's user nor root, or if its folder belongs to another user or lets all users replace the file.
 // `status` is of the open file; errors begin with `what`.
 void check_private(const std::filesystem::path& file, const struct stat& status, std::string_view what);
 
-// Reads a private file of at most max_bytes. What is checked is what is read.
+// Reads a private file of at most max_bytes. Checks the open file, so that the check and the read see the same file.
 std::string read_private_file(const std::filesystem::path& file, std::size_t max_bytes, std::string_view what);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/hmac.h"
 
-// The functions that OpenSSL prefers to these know every algorithm: a static program would have 4 MB more.
+// The functions that OpenSSL recommends instead link every algorithm: a static program would be 4 MB larger.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 

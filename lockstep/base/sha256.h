@@ -15,7 +15,7 @@ class Sha256 {
   Sha256();
 
   void update(std::span<const std::byte> bytes);
-  // 32 bytes: the digest of all bytes so far. More may follow.
+  // Digest (32 bytes) of all bytes so far. More bytes may follow.
   std::string digest() const;
   // The digest in 64 lower-case hexadecimal digits.
   std::string hex() const;

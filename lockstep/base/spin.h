@@ -1,5 +1,5 @@
 // Internal: how long a waiting thread spins before it sleeps. A hand-over to a spinning thread costs a tenth of a
-// microsecond, to a sleeping one five to thirty.
+// microsecond; to a sleeping thread, five to thirty microseconds.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@ namespace lockstep {
 // The time after which a sleeping thread costs no more than a spinning one.
 inline constexpr std::chrono::microseconds kSpinTime{50};
 
-// Shared by the threads that wait for one another.
+// The threads that wait for one another share one policy.
 struct SpinPolicy {
   std::chrono::nanoseconds limit{0};
   int cores = 1;
   // Threads that work or spin.
   std::atomic<int> awake{0};
 
-  // If more threads than this are awake, a spinning one takes a core from a working one.
+  // Whether each awake thread can have a core. If not, a spinning thread takes a core from a working one.
   bool core_to_spare() const { return awake.load(std::memory_order_relaxed) <= cores; }
 
   // The policy of the engine whose worker this thread is, for tasks that wait for something outside the engine. Null in
@@ -48,7 +48,7 @@ class Asleep {
   SpinPolicy* policy_;
 };
 
-// Returns whether the condition came true.
+// Spins until the condition is true, `limit` is over, or may_go_on() is false. Returns whether the condition is true.
 template <typename Condition, typename MayGoOn>
 bool spin_until(const Condition& condition, std::chrono::nanoseconds limit, const MayGoOn& may_go_on) {
   if (!may_go_on()) return false;
@@ -63,7 +63,7 @@ bool spin_until(const Condition& condition, std::chrono::nanoseconds limit, cons
   return false;
 }
 
-// A worker of an engine's lane yields its core to busy workers of its engine.
+// A worker of an engine stops spinning if its core is needed by a working thread of the engine.
 template <typename Condition>
 bool spin_until(const Condition& condition, std::chrono::nanoseconds limit) {
   return spin_until(condition, limit, [] { return SpinPolicy::thread_may_spin(); });

@@ -6,5 +6,5 @@
 #define LOCKSTEP_VERSION_PATCH 0
 #define LOCKSTEP_VERSION "0.1.0"
 
-// Raised with each change of the bits that a recipe gives. Equal numbers give equal bits.
+// Increases when the bits that a recipe gives change. Equal revisions give equal bits.
 #define LOCKSTEP_KERNEL_REVISION 2

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The only mutable state of the process in this file; see docs/decisions.
+// The only mutable global state in this file; see docs/decisions/43-warnings-go-to-one-handler.md.
 struct WarningState {
   std::mutex mutex;
   WarningHandler handler;       // empty: the default
@@ -40,7 +40,7 @@ void warn(std::string kind, std::string message) {
     if (!handler && !state.known.insert(kind).second) return;
   }
   if (handler) return handler({std::move(kind), std::move(message)});
-  // One call, so that lines of several processes do not mix.
+  // Prints the whole line in one call, so that lines of several processes do not mix.
   std::fputs(printable_text("lockstep: warning (" + kind + "): " + message + "\n").c_str(), stderr);
 }
 

@@ -1,5 +1,5 @@
-// Warnings: what a program may do on purpose, and usually does by mistake. The library calls one handler with each. The
-// default prints one line to stderr for the first warning of each kind.
+// Warnings about what a program may do on purpose, but usually does by mistake. The library passes each one to a
+// handler. The default prints one line to stderr for the first warning of each kind.
 //
 //   set_warning_handler([](const Warning& w) { throw Error(w.message); });  // tests: a warning is an error
 #pragma once
@@ -18,11 +18,11 @@ struct Warning {
   std::string message;
 };
 
-// Called on the thread that found it, possibly from several threads at once, before anything has changed: what the
-// handler throws comes out of the call that warns.
+// Called on the thread that found the problem, possibly on several threads at once, before anything has changed. An
+// exception from the handler leaves the call that warns.
 using WarningHandler = std::function<void(const Warning& warning)>;
 
-// Replaces the handler of the process and returns the former one. An empty handler is the default one.
+// Replaces the handler of the process and returns the former one. An empty handler stands for the default.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 // Calls the handler.

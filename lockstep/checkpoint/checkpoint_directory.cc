@@ -74,14 +74,14 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
-// Where a checkpoint goes while another one of its step replaces it, or when it is removed.
+// Ends the name of a checkpoint that another one of its step is replacing, or that is being removed.
 constexpr std::string_view kMovedAside = "-old";
 fs::path moved_aside(const fs::path& folder, std::int64_t step) {
   return folder / fmt::format("{}{:08}{}", kTemporaryPrefix, step, kMovedAside);
 }
 
-// The steps that a writer moved aside before it died, and did not replace. A checkpoint that was being removed is
-// incomplete.
+// The steps of complete checkpoints that a writer moved aside and did not replace before it died. A checkpoint that the
+// writer had begun to remove is incomplete.
 std::vector<std::int64_t> moved_aside_in(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(folder)) {
@@ -168,7 +168,7 @@ std::string read_verified(const fs::path& path, std::uint64_t bytes, const std::
 // Calls `take` with the name and the bytes of each file that it has verified.
 Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const std::string&, std::string)>& take);
 
-// The steps in a folder, newest first, and their places.
+// Returns the steps in a folder, newest first, and the paths of their checkpoints.
 std::vector<std::pair<std::int64_t, fs::path>> places_in(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> places;
   for (std::int64_t step : steps_in(folder)) places.emplace_back(step, folder / folder_name(step));

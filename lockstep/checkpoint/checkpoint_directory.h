@@ -26,7 +26,7 @@ struct Checkpoint {
   std::filesystem::path file(std::string_view name) const;
 };
 
-// What a checkpoint says of itself.
+// Contents of a manifest.
 struct CheckpointManifest {
   struct File {
     std::uint64_t bytes = 0;
@@ -36,7 +36,7 @@ struct CheckpointManifest {
   std::map<std::string, File> files;  // by name
 };
 
-// Reads the manifest alone: the files may be damaged. Errors name the file.
+// Reads the manifest alone; the files may be damaged. Errors name the manifest.
 CheckpointManifest read_manifest(const std::filesystem::path& checkpoint);
 
 // Reads and verifies the checkpoint in the folder `path`. Errors name the file, the value found, and the value
@@ -62,8 +62,8 @@ struct CheckpointContents {
   const std::string& file(const std::string& name) const;
 };
 
-// Reads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint. Nothing if the folder has no
-// checkpoint or does not exist. Throws if it has only damaged ones: starting anew would delete them.
+// Reads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint. Returns nothing if the
+// folder has no checkpoint or does not exist. Throws if all are damaged: starting anew would delete them.
 std::optional<CheckpointContents> find_checkpoint(const std::filesystem::path& folder);
 // The same, but throws if there is none.
 CheckpointContents read_checkpoint(const std::filesystem::path& folder);
@@ -73,8 +73,8 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& f
 
 struct CheckpointWriterOptions {
   int keep = 2;  // number of checkpoints to keep in the folder, including the new one
-  // Replaces checkpoints of later steps, too, instead of refusing to write. For a folder whose content follows from the
-  // checkpoints of another one.
+  // Removes checkpoints of later steps instead of refusing to write, for a folder whose content follows from the
+  // checkpoints in another folder.
   bool replace_later = false;
 };
 
@@ -86,8 +86,8 @@ struct CheckpointWriterOptions {
 class CheckpointWriter {
  public:
   // Makes the folder if it does not exist, and removes the leftovers of writers that died. Throws if another process is
-  // writing a checkpoint there, or, without replace_later, if there is a valid checkpoint of a later step: that one
-  // belongs to another run, and the new one would never be the latest.
+  // writing a checkpoint there, or, without replace_later, if there is a valid checkpoint of a later step, because that
+  // belongs to another run and the new one would never be the latest.
   CheckpointWriter(const std::filesystem::path& folder, std::int64_t step, CheckpointWriterOptions options = {});
   // Removes everything if publish() was not called.
   ~CheckpointWriter();

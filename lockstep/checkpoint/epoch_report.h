@@ -1,5 +1,5 @@
-// What an epoch of a training measured. Trainer reports it, the log and the plot show it, and checkpoints hold those of
-// all finished epochs.
+// What was measured in an epoch of training. Trainer reports it, the log and the plot show it, and checkpoints hold the
+// reports of all finished epochs.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
   double train_loss = 0;
-  // The accuracy. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
+  // Accuracy on the test data. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
   Accuracy test{};
   // Checkpoints hold the names and values alone, and no tables.
   std::vector<MetricResult> metrics{};
   // The means of BatchOutputs::log over the training samples.
   NamedScalars log{};
-  // Of `seconds`: the time in which a device of this process had nothing to compute because the loader had not made the
-  // next batch. TrainerOptions::workers shortens it. For GPUs it is an upper bound: it counts the time in which they
-  // compute the steps that were described ahead. Checkpoints do not hold that of finished epochs.
+  // Part of `seconds` in which a device of this process had nothing to compute because the loader had not made the next
+  // batch. TrainerOptions::workers shortens it. For GPUs it is an upper bound, because it also counts time in which
+  // they compute steps that were queued before. Checkpoints do not hold it for finished epochs.
   double data_seconds = 0;
 };
 

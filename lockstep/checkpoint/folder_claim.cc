@@ -24,7 +24,7 @@ std::string this_host() {
   return host;
 }
 
-// `process 4711 on node0`, as the holder wrote it; empty if it could not.
+// Returns `process 4711 on node0`, as the holder wrote it; empty if it could not.
 std::string holder_of(int fd) {
   char text[512];
   const ssize_t n = ::pread(fd, text, sizeof text, 0);
@@ -34,7 +34,7 @@ std::string holder_of(int fd) {
 
 bool is_elsewhere(const std::string& holder) { return !holder.empty() && !holder.ends_with(" on " + this_host()); }
 
-// Files that a killed process was writing (AtomicFile): nothing reads them. Younger ones may belong to another command.
+// Removes files that a killed process left (AtomicFile). Files of the last minute may belong to a running command.
 void remove_left_files(const std::filesystem::path& folder) {
   std::error_code unknown;
   for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
@@ -49,7 +49,7 @@ void remove_left_files(const std::filesystem::path& folder) {
 
 void write_holder(int fd) {
   const std::string text = fmt::format("process {} on {}\n", ::getpid(), this_host());
-  // Only errors name the holder.
+  // Ignores errors, because only messages name the holder.
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
 }
 
@@ -91,7 +91,7 @@ FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step,
     std::this_thread::sleep_for(20ms);
   }
   if (lock_) write_holder(lock_.get());
-  CheckpointWriter(folder, step);  // leaves nothing behind
+  CheckpointWriter(folder, step);  // only checks: its destructor removes its files
   remove_left_files(folder);
 }
 

@@ -45,7 +45,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    // Copies what is thrown as what it is: an exception of nlohmann, as from its own parser.
+    // Throws a copy of the same type, as nlohmann's own parser would.
     if (const auto* syntax = dynamic_cast<const nlohmann::detail::parse_error*>(&error)) throw *syntax;
     if (const auto* range = dynamic_cast<const nlohmann::detail::out_of_range*>(&error)) throw *range;
     fail("{} is not valid JSON: {}", limits_.what, error.what());
@@ -54,7 +54,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
  private:
   struct Open {
     Json value;
-    std::string name;  // of the member that comes
+    std::string name;  // of the next member
     std::unordered_set<std::string> names;
   };
 
@@ -87,7 +87,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 
   static void append(typename Json::object_t& object, std::string name, Json value) {
     if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
-      // ordered_map::emplace() looks at all names, of which key() has found this one to be new.
+      // Bypasses ordered_map::emplace(), which looks at all names: key() has found this name to be new.
       using Members = std::vector<std::pair<const std::string, Json>>;
       static_cast<Members&>(object).emplace_back(std::move(name), std::move(value));
     } else {

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-// JSON has Unicode, a file any bytes: what is not UTF-8 is written in hexadecimal digits, with a mark in front.
+// Turns bytes that are not UTF-8, and text that starts with "bytes:", into "bytes:" and hex digits.
 std::string to_json_text(const std::string& bytes);
-// Throws for a mark without such digits.
+// Throws if "bytes:" is not followed by such digits.
 std::string from_json_text(const std::string& text);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A path in a recipe may contain any bytes.
+// Replaces bytes that are not UTF-8 instead of throwing, because a path in a recipe may contain any bytes.
 std::string dump(const auto& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 Recipe::Value value_from(const std::string& name, const nlohmann::ordered_json& json) {
@@ -36,7 +36,7 @@ Recipe::Recipe(std::initializer_list<Entry> entries) {
 }
 
 void Recipe::set(std::string_view name, Value value) {
-  // JSON has neither, so a checkpoint could not be resumed.
+  // JSON has neither NaN nor infinities, so a checkpoint could not be resumed.
   if (const double* number = value.as<double>())
     check(std::isfinite(*number), "recipe: {} is {}, expected a finite number", name, *number);
   const auto found = std::ranges::find(entries_, name, &Entry::first);

@@ -31,7 +31,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 40;
 constexpr std::size_t kMaxDepth = 3;  // {tensor: {shape: [...]}}
-// Far beyond those of any tensor, and of any metadata. A hundred megabytes of either would take gigabytes.
+// Far more than any tensor or metadata has: a header of 100 MB of axes or entries would take gigabytes of memory.
 constexpr std::size_t kMaxAxes = 1024, kMaxEntries = 65'536;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -49,7 +49,7 @@ constexpr std::array<DTypeCode, 7> kDTypeCodes{{{DType::f32, "F32"},
 
 std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
-// The sizes of the format's other types. Those of later versions, and types of less than a byte, are not known.
+// Element sizes of the format's other types. Types of later versions, and types of less than a byte, are not known.
 constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kForeignSizes{{{"I8", 1},
                                                                                   {"F8_E4M3", 1},
                                                                                   {"F8_E5M2", 1},
@@ -68,7 +68,7 @@ std::optional<std::size_t> item_size_of(std::string_view code) {
   return foreign == kForeignSizes.end() ? std::nullopt : std::optional(foreign->second);
 }
 
-// The bytes of a tensor; empty if that number, or the number of elements without the empty axes, overflows.
+// Returns the number of bytes of a tensor; nothing if the item size times all extents but those of 0 overflows.
 std::optional<std::uint64_t> bytes_of(std::size_t item, std::span<const std::int64_t> dims) {
   auto bytes = static_cast<std::int64_t>(item);
   for (std::int64_t dim : dims) {
@@ -98,14 +98,14 @@ void refuse_pytorch_archive(std::string_view contents, std::string_view origin) 
     fail("{}: this is a file of torch.save(), which only Python can read: {}", origin, how_to_convert(origin));
 }
 
-// For a damaged file, or one of a form of torch.save() that is not known here: the name may tell where it comes from.
+// Hint for a file that is damaged or in an unknown form of torch.save(): its extension may tell where it comes from.
 std::string hint_from_name(std::string_view origin) {
   const std::string extension = std::filesystem::path(origin).extension().string();
   const bool pytorch = extension == ".pt" || extension == ".pth" || extension == ".ckpt" || extension == ".bin";
   return pytorch ? "; if it is a file of torch.save(), " + how_to_convert(origin) : "";
 }
 
-// Calls `take` for each entry. A header may have millions, which are never all in memory.
+// Calls `take` for each entry. A header may have millions of entries, which are never all in memory.
 void parse_header(std::string_view text, std::string_view origin,
                   const std::function<void(const std::string&, json)>& take) {
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object{}", origin,

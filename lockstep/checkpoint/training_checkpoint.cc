@@ -23,8 +23,8 @@ constexpr std::string_view kState = "state.json";
 constexpr std::size_t kMostStateBytes = 1 << 28;  // a million epochs
 constexpr std::size_t kMostStateDepth = 5;        // {position: {epochs: [{metrics: {...}}]}}
 constexpr std::size_t kMostStateNames = 4096;     // of one object, such as the recipe
-// The version of state.json; a file without one has version 1. A file may lack the names that were added later,
-// whatever their values were. Otherwise, an absent name means the default.
+// Version of state.json; a file without one has version 1. Its recipe may lack the names that later versions added
+// (kAdded), whatever their values were. The absence of another name means that it had the default.
 constexpr int kStateVersion = 4;
 constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"schedule", 2},
@@ -88,10 +88,10 @@ std::int64_t count_at(const nlohmann::ordered_json& object, const char* name) {
   return count.get<std::int64_t>();
 }
 
-// Not a number is null, because JSON has none.
+// NaN is saved as null, because JSON has no NaN.
 double number_of(const nlohmann::ordered_json& value) { return value.is_null() ? NAN : value.get<double>(); }
 
-// Empty if there are none.
+// Returns the numbers by name in the object `name`; empty without that object.
 NamedScalars scalars_at(const nlohmann::ordered_json& object, const char* name) {
   NamedScalars all;
   const auto scalars = object.value(name, nlohmann::ordered_json::object());
@@ -146,7 +146,7 @@ std::vector<Difference> differences(const Recipe& saved, const Recipe& mine) {
   return found;
 }
 
-// Returns the names that a file of this version may lack and does lack.
+// Throws RecipeMismatch for a difference. Returns the names that a file of this version may lack and does lack.
 std::vector<std::string> compare(const Recipe& saved, int version, const Recipe& mine,
                                  const std::filesystem::path& file) {
   std::vector<Difference> found = differences(saved, mine);
@@ -177,9 +177,9 @@ struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
   int version;
-  // The step of random operations: the steps of all optimizers.
+  // Step of random operations: the sum of the steps of all optimizers.
   std::uint64_t random_step;
-  // That of random operations; older versions did not save it.
+  // Seed of random operations; older versions did not save it.
   std::optional<std::uint64_t> random_seed;
   std::int64_t optimizer_steps;
 };
@@ -233,7 +233,7 @@ StateDict take_tensors(CheckpointContents& checkpoint, std::string_view name) {
                                       (checkpoint.path / name).string()));
 }
 
-// A resumed run computes in the types of the one that it continues; loading other files casts.
+// Throws unless types agree, because a resumed run computes in the types of the earlier run. load_weights() casts.
 void check_types(const StateDict& weights, const Module& module, const std::filesystem::path& file) {
   std::map<std::string_view, DType> saved;
   for (const auto& [name, tensor] : weights) saved.emplace(name, tensor.dtype());
@@ -250,7 +250,7 @@ void check_types(const StateDict& weights, const Module& module, const std::file
 
 namespace {
 
-// A model, and what begins the names of its files: nothing if it is the only one.
+// A model, and the prefix of the names of its files, which is empty for a single model.
 struct SavedPart {
   std::string prefix;
   const Module& module;
@@ -283,7 +283,7 @@ void save_parts(const std::filesystem::path& folder, std::span<const SavedPart> 
     check_finite(states.back().second, what + ": optimizer");
   }
   check_finite(options.average, what + ": average of the weights");
-  // Of the first model; the states of optimizers hold their own numbers of steps, too.
+  // Has the step count of the first model; the state of each optimizer holds its own count, too.
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
                                  {"optimizer_steps", parts[0].optimizer.steps()},
@@ -347,7 +347,7 @@ ResumedRun load_parts(CheckpointContents checkpoint, std::span<const TrainedMode
           (path / kState).string(), *saved.random_seed, random->seed());
   }
   ResumedRun run{saved.position, path, checkpoint.damaged, std::move(unrecorded), {}};
-  // The states of several optimizers hold their numbers of steps; older versions saved those of one beside it.
+  // The states of several optimizers hold their step counts; older versions saved the count of a single one apart.
   const auto steps = parts.size() == 1 ? std::optional(saved.optimizer_steps) : std::nullopt;
   std::vector<std::pair<StateDict, StateDict>> states;
   for (const SavedPart& part : parts) {

@@ -101,9 +101,9 @@ struct TrainingPosition {
   double data_seconds = 0;  // EpochReport::data_seconds so far; 0 in checkpoints of older versions
   // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
-  // The optimizer's rate, if no schedule decides it.
+  // Learning rate of the optimizer, if no schedule decides it.
   std::optional<double> learning_rate = {};
-  // The sums of each of StepReport::log * samples in the epoch in progress.
+  // Sum of value * samples of each entry of StepReport::log in the epoch in progress.
   NamedScalars log_sums = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
@@ -133,7 +133,7 @@ struct TrainedModel {
   Optimizer& optimizer;
 };
 
-// The same for several models: one checkpoint has all of them, of one step.
+// The same for several models: one checkpoint holds all of them at one step.
 //
 //   save_checkpoint("ck", {{"g", g, adam_g}, {"d", d, adam_d}}, {.step = step}, {{"data", "faces"}});
 //

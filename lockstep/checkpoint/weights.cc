@@ -110,7 +110,7 @@ Tensor converted(const ForeignTensor& t) {
   return tensor;
 }
 
-// An undefined tensor if no type holds the foreign tensor's values.
+// Returns an undefined tensor if no type holds the values of the foreign tensor.
 Tensor as_tensor(const ForeignTensor& t) {
   if (t.dims.size() > Shape::kMaxDim) return {};
   if (t.dtype == "I8") return converted<std::int8_t, std::int64_t>(t);
@@ -124,7 +124,7 @@ Tensor as_tensor(const ForeignTensor& t) {
 // The state in a file or a checkpoint.
 struct SavedState {
   StateDict state;
-  std::vector<ForeignTensor> unusable;  // their bytes are gone
+  std::vector<ForeignTensor> unusable;  // without their bytes
   std::filesystem::path file;
 };
 
@@ -136,7 +136,7 @@ SavedState state_in(const SafetensorsFile& file, std::filesystem::path path) {
   return saved;
 }
 
-// The state of several files, of which one at a time is in memory.
+// Reads the state from several files, of which one at a time is in memory.
 SavedState read_indexed_state(const std::filesystem::path& index) {
   SavedState all{.file = index};
   for (auto& [name, tensors] : parse_weights_index(read_file(index, kMaxIndexBytes), index.string())) {
@@ -186,7 +186,7 @@ SavedState read_state(const std::filesystem::path& path) {
   return saved;
 }
 
-// The type and shape of each parameter and buffer, as text.
+// Returns the shape and type of each parameter and buffer, as text, by name.
 std::map<std::string, std::string> expected_entries(const Module& module) {
   std::map<std::string, std::string> expected;
   auto all = module.named_parameters(), buffers = module.named_buffers();
@@ -203,7 +203,7 @@ StateDict as_tensors(const SafetensorsFile& file) {
     Tensor tensor = Tensor::host(t.shape, t.dtype);
     if (!t.bytes.empty()) std::memcpy(tensor->view().data, t.bytes.data(), t.bytes.size());
     if (t.dtype == DType::boolean) {
-      // A truth value is 0 or 1. A file may have other bytes.
+      // A bool is 0 or 1. A file may have other bytes.
       auto* const byte = static_cast<std::uint8_t*>(tensor->view().data);
       std::transform(byte, byte + t.bytes.size(), byte, [](std::uint8_t b) { return b != 0 ? 1 : 0; });
     }
@@ -222,7 +222,7 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
 
 namespace {
 
-// f(state) with the strict state of the file.
+// Returns f(state) for the state in the file. Throws if the file has an entry that no tensor can hold.
 template <typename F>
 auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
   ModuleTree::check_no_own_state(module, path.string());

@@ -25,7 +25,7 @@ void save_weights(const std::filesystem::path& path, const Module& module);
 // weights, takes the average, which is what tests measure and --export writes. Strict, like load_state_dict(), and
 // casts floating types. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
-// Like load_matching_state(), from the same files and folders. Lists entries of types that no tensor has.
+// Like load_matching_state(), from the same files and folders. The result lists entries of unusable types, too.
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
@@ -66,9 +66,9 @@ void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensor
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
 
-// An entry that no Tensor can hold as it is: of another type, such as BOOL, I32, or F8_E4M3, or with too many axes.
+// An entry that no Tensor can hold as it is: of another type, such as I32 or F8_E4M3, or with too many axes.
 struct ForeignTensor {
-  std::string name, dtype;  // the type in the file's word
+  std::string name, dtype;  // `dtype` as the file writes it
   std::vector<std::int64_t> dims;
   std::span<const std::byte> bytes;
 
@@ -91,8 +91,8 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same for bytes in memory. Errors name `origin` as the file.
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin);
 
-// Convert between host tensors and files. Foreign integers of at most 32 bits become i64, and BOOL becomes u8; other
-// foreign tensors are left out.
+// Convert between host tensors and files. Foreign integers of at most 32 bits become i64; other foreign tensors are
+// left out. A nonzero byte of a bool becomes 1.
 std::vector<TensorBytes> as_bytes(const StateDict& state);
 StateDict as_tensors(const SafetensorsFile& file);
 

@@ -1,4 +1,4 @@
-// Internal: weights of a file that are made ready before they replace a model's.
+// Internal: prepares the weights of a file before they replace those of a model.
 #pragma once
 
 #include <filesystem>

@@ -15,7 +15,7 @@ constexpr std::string_view kExtension = ".safetensors.index.json";
 constexpr const char* kInFolder = "model.safetensors.index.json";
 constexpr std::size_t kMaxNesting = 8;  // of the metadata, which nobody reads
 
-// A name without a folder, so that an index reads nothing from elsewhere.
+// Whether the name has no folder, so that an index makes nobody read files elsewhere.
 bool is_beside(const std::string& file) {
   return !file.empty() && file != "." && file != ".." && file.find('/') == file.npos && file.find('\0') == file.npos;
 }

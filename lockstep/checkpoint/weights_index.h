@@ -14,7 +14,7 @@ namespace lockstep {
 // The names of tensors by file. The files lie beside the index.
 using WeightsIndex = std::map<std::string, std::vector<std::string>>;
 
-// The index that a path names: the file itself, or the one in a folder. None: the path is no index and has none.
+// Returns the index that a path names: the path itself, or the index in that folder. Nothing if there is none.
 std::optional<std::filesystem::path> find_weights_index(const std::filesystem::path& path);
 // Safe for untrusted files. Throws an Error that names the file and what it found, also for a file outside the folder.
 WeightsIndex parse_weights_index(std::string_view text, std::string_view origin);

@@ -22,7 +22,7 @@ enum class CollectiveKind : std::uint8_t {
   subgroup,
 };
 
-// Sent as it lies in memory, without padding. Equal headers are equal byte for byte.
+// Sent as its bytes in memory, which have no padding. Equal headers are equal byte for byte.
 struct CollectiveHeader {
   CollectiveKind kind = CollectiveKind::barrier;
   DType dtype = DType::u8;

@@ -12,14 +12,14 @@ namespace {
 
 std::byte* bytes_of(const CommBuffer& buffer) { return static_cast<std::byte*>(buffer.data); }
 
-// The received blocks as leaves of a tree, with this rank's block in its place.
+// Returns the received blocks as leaves of a tree, with this rank's block in its place.
 std::vector<const void*> leaves_of(const Exchanges& e, const void* own) {
   std::vector<const void*> leaves(e.size);
   for (std::size_t r = 0; r < e.size; ++r) leaves[r] = r == e.rank ? own : e.from[r].data;
   return leaves;
 }
 
-// Up to this size, every rank receives everything and computes the whole sum: one exchange instead of two.
+// Up to this many bytes, every rank receives everything and computes the whole sum: one exchange instead of two.
 constexpr std::size_t kSmall = 4096;
 
 }  // namespace
@@ -36,7 +36,7 @@ void all_reduce(Transport& transport, int channel, const CollectiveHeader& heade
     return;
   }
   e.in_steps(data.count, item, [&](std::size_t begin, std::size_t length) {
-    // Rank r reduces elements [bounds(r), bounds(r + 1)) of this step.
+    // Rank r reduces elements [bound(r), bound(r + 1)) of this step.
     const auto bound = [&](std::size_t r) { return begin + length * r / e.size; };
     const auto at = [&](std::size_t element) { return bytes_of(data) + element * item; };
     const std::size_t own = bound(e.rank), own_length = bound(e.rank + 1) - own;
@@ -72,7 +72,7 @@ void all_gather(Transport& transport, int channel, const CollectiveHeader& heade
                 const TimeLimit& limit) {
   Exchanges e(transport, channel, header, limit);
   const std::size_t item = item_size(in.dtype);
-  // Comes first: received blocks may overwrite `in` if it lies in another rank's place in `out`.
+  // Copies `in` first: received blocks may overwrite it if it lies in another rank's part of `out`.
   if (in.count > 0) std::memmove(bytes_of(out) + e.rank * in.count * item, in.data, in.count * item);
   e.in_steps(in.count, item, [&](std::size_t begin, std::size_t length) {
     const auto at = [&](std::size_t r) { return bytes_of(out) + (r * in.count + begin) * item; };

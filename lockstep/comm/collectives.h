@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Each one begins by exchanging the header, which detects ranks that disagree. Callers have checked the sizes.
+// Each collective begins with an exchange of the header, which detects ranks that disagree. Callers have checked sizes.
 
 void all_reduce(Transport& transport, int channel, const CollectiveHeader& header, CommBuffer data,
                 const TimeLimit& limit);

@@ -22,24 +22,24 @@ namespace {
 
 enum class FrameKind : std::uint32_t { message, failure, shutdown, descriptor, heartbeat, received };
 
-// The longest wait for a rank that does not read, when a group ends.
+// The longest time that a group waits, when it ends, for a rank that does not read.
 constexpr std::chrono::milliseconds kFlushTime{5'000};
 
-// A peer that knows the group's key is trusted, but its lengths are checked all the same.
+// A peer that knows the group's key is trusted, but the lengths that it sends are checked nevertheless.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
 
 }  // namespace
 
 struct ControlChannel::Frame {
   FrameKind kind = FrameKind::message;
-  std::int32_t number = 0;     // a tag, or the culprit
-  std::uint64_t bytes = 0;     // that follow the frame
+  std::int32_t number = 0;     // a tag, the culprit of a failure, or a descriptor's index
+  std::uint64_t bytes = 0;     // number of bytes of the data, which follow the frame
   std::uint64_t received = 0;  // bytes of messages that a receiver took
   CollectiveHeader header{};
 };
 
-// A frame on its way: the frame, its tag, its data, and their tag. The frame has a tag of its own, because its number
-// of bytes decides how much memory the receiver takes.
+// A frame as it is sent: the frame, its tag, its data, and the tag of the data. The frame has a tag of its own, because
+// its number of bytes decides how much memory the receiver allocates.
 struct ControlChannel::Sealed {
   std::array<std::byte, sizeof(Frame) + MessageMac::kTagBytes> head;
   std::span<const std::byte> data;
@@ -47,7 +47,7 @@ struct ControlChannel::Sealed {
   std::size_t head_bytes, tail_bytes;
 
   std::size_t size() const { return head_bytes + data.size() + tail_bytes; }
-  // The bytes from `at` to the end of the part that has it.
+  // The bytes from `at` to the end of the part (head, data, or tail) that contains it.
   std::span<const std::byte> from(std::size_t at) const {
     if (at < head_bytes) return std::span(head).first(head_bytes).subspan(at);
     at -= head_bytes;
@@ -56,21 +56,21 @@ struct ControlChannel::Sealed {
 };
 
 struct ControlChannel::Peer {
-  PeerSocket socket;  // its outgoing tags are guarded by `writing`
+  PeerSocket socket;  // `writing` guards its outgoing tags
   std::mutex writing;
-  std::vector<std::byte> unsent;  // of a frame that was sent in part; guarded by `writing`
+  std::vector<std::byte> unsent;  // rest of frames that were sent in part; guarded by `writing`
   // Used by the reading thread alone.
   Frame frame;
   std::vector<std::byte> data;
   MessageMac::Tag tag;
-  std::size_t got = 0;  // bytes of the frame, its tag, its data, and their tag so far
+  std::size_t got = 0;  // number of bytes received so far of the frame, its tag, its data, and their tag
   bool is_forged = false;
   FileDescriptor descriptor;
   // Guarded by ControlChannel::mutex_.
   bool departed = false;
   std::uint64_t unreceived = 0;  // bytes of messages that the peer has not received yet
-  // Heartbeat intervals since the peer's last message. Negative before the first one: the peer may still be connecting
-  // to others.
+  // Number of heartbeat intervals since the peer's last message. Negative before the first message, because the peer
+  // may still be connecting to other ranks.
   int silent_for = -2;
 };
 
@@ -80,7 +80,7 @@ PeerSockets ControlChannel::connect(const GroupMembership& group, SocketKind kin
   try {
     connect_peers(group, kind, connections, limit, sockets);
   } catch (const CommError& error) {
-    // Opens nothing, since the reason may be that this process has no descriptor left.
+    // Opens no descriptor, because the reason may be that this process has none left.
     const std::string reason = error.what();
     const Frame frame{.kind = FrameKind::failure, .number = error.lost_rank(), .bytes = reason.size()};
     for (PeerSocket& socket : sockets.back()) {
@@ -120,11 +120,11 @@ void ControlChannel::flush() {
     ssize_t n;
     while ((n = ::recv(peer.socket.get(), heartbeats.data(), heartbeats.size(), MSG_DONTWAIT)) > 0) {
     }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) return true;  // it reads no more
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) return true;  // the peer reads no more
     if (!send_rest(peer)) return errno != EAGAIN && errno != EINTR;
     int protocol = 0, left = 0;
     socklen_t size = sizeof protocol;
-    // A Unix socket has no send buffer: what was sent is already with the peer.
+    // A Unix socket has no send buffer: what was sent is already in the peer's receive buffer.
     const bool is_tcp =
         ::getsockopt(peer.socket.get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
     return !is_tcp || ::ioctl(peer.socket.get(), SIOCOUTQ, &left) != 0 || left == 0;
@@ -159,27 +159,27 @@ bool ControlChannel::departed(int rank) const {
 void ControlChannel::read_all() {
   std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
   for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
-  auto next_heartbeat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
+  auto next_heartbeat = std::chrono::steady_clock::now();  // at once, so that other ranks know that this rank is alive
   for (;;) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
     }
     wait_for_any(items, next_heartbeat);
-    std::uint64_t stopped;  // is read, since an item may count as ready that is not
+    std::uint64_t stopped;  // the read shows whether the event is really set
     if (items[0].revents != 0 && ::read(stop_.get(), &stopped, sizeof stopped) == sizeof stopped) return;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
       items[r + 1].fd = -1;
       const int rank = static_cast<int>(r);
       if (peers_[r]->is_forged) {
-        tell_failure(lost(rank, kForged));  // it knows nothing of that
+        tell_failure(lost(rank, kForged));  // the peer does not know of that
         report(lost(rank, kForged));
       } else if (!departed(rank)) {
         report(lost(rank, kClosedConnection));
       }
       mailbox_.close(rank);
     }
-    // Comes last, so that everything that arrived while this process was stopped is read before silence counts.
+    // Counts silence last: this process first reads everything that arrived while it was stopped.
     if (std::chrono::steady_clock::now() < next_heartbeat) continue;
     send_heartbeats();
     next_heartbeat = std::chrono::steady_clock::now() + interval_;
@@ -211,7 +211,7 @@ bool ControlChannel::read_some(int rank) {
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
   MessageMac& mac = peer.socket.incoming;
   const std::size_t head = sizeof(Frame) + mac.tag_bytes();
-  // Reads to the end of the frame, of its tag, of its data, and of their tag.
+  // Reads to the end of the current part: the frame, its tag, its data, or the tag of the data.
   iovec piece;
   if (peer.got < sizeof(Frame)) {
     piece = {reinterpret_cast<std::byte*>(&peer.frame) + peer.got, sizeof(Frame) - peer.got};
@@ -327,7 +327,7 @@ std::optional<Message> ControlChannel::receive(int source, int tag, const TimeLi
     Peer& peer = *peers_[static_cast<std::size_t>(source)];
     const Frame frame{.kind = FrameKind::received, .received = message->bytes.size()};
     std::lock_guard lock(peer.writing);
-    // If the source does not read, the reading thread sends the rest.
+    // If the source does not read now, the reading thread sends the rest later.
     keep_rest(peer, seal(peer, frame, nullptr), 0);
     send_rest(peer);
   }
@@ -336,7 +336,7 @@ std::optional<Message> ControlChannel::receive(int source, int tag, const TimeLi
 
 void ControlChannel::tell_failure(const RankFailure& failure) {
   {
-    // A thread that waits to send another frame to a rank that does not read sees this and throws.
+    // Makes a thread throw that waits to send a frame to a rank that does not read.
     std::lock_guard lock(mutex_);
     if (!first_failure_) first_failure_ = failure;
   }
@@ -392,7 +392,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
     try {
       wait_for_room();
     } catch (...) {
-      // Otherwise the next frame would be taken for the rest of this one, and its tag for a wrong one.
+      // Keeps the rest: the receiver would otherwise take the next frame for the rest of this one, and reject its tag.
       if (sent > 0 || peer.socket.outgoing) keep_rest(peer, sealed, sent);
       throw;
     }
@@ -401,7 +401,7 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
 
 void ControlChannel::try_send_heartbeat(int destination) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
-  // A frame that is under way serves as a heartbeat when it arrives.
+  // A frame in flight serves as a heartbeat when it arrives.
   std::unique_lock lock(peer.writing, std::try_to_lock);
   if (!lock || !send_rest(peer)) return;
   keep_rest(peer, seal(peer, {.kind = FrameKind::heartbeat}, nullptr), 0);
@@ -468,7 +468,7 @@ FileDescriptor ControlChannel::receive_descriptor(int source, int number, const 
         return descriptor;
       }
     }
-    // Called without the lock, since it may wait for something that the reading thread is about to read.
+    // Calls failure() without the lock, because it may wait for something that the reading thread is about to read.
     if (const auto failed = failure()) throw_rank_failure(*failed);
     if (const auto failed = first_failure()) throw_rank_failure(*failed);
     if (limit.over()) throw_rank_failure(overdue(source, answers(source), limit));

@@ -1,5 +1,5 @@
 // Internal: one connection with every other rank for rare messages: point-to-point messages, failures, and shutdown
-// messages. One thread reads all connections, so a rank sees at once that another one died. The thread also sends
+// messages. One thread reads all connections, so a rank sees at once that another rank died. The thread also sends
 // heartbeats, even while the other threads of its rank are busy. A rank therefore counts as lost when its process is
 // stopped or unreachable, but not when it is slow.
 #pragma once
@@ -20,40 +20,40 @@ namespace lockstep {
 
 class ControlChannel {
  public:
-  // Connects the group's ranks. The last connection is for a ControlChannel. If this rank gives up, it reports the
-  // reason to the ranks that it has reached: they may already have all their connections, and would call it lost.
+  // Connects the group's ranks. The last connection is for a ControlChannel. If this rank gives up, it sends the reason
+  // to the ranks that it has reached: they may have all their connections, and would report this rank as lost.
   static PeerSockets connect(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit);
 
-  // sockets[r] is a connection with rank r; this rank's own place is empty. A rank is lost when no message of it
+  // sockets[r] is a connection with rank r; this rank's own entry is empty. A rank is lost when no message from it
   // arrives for `silence`.
   ControlChannel(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds silence);
   // Sends a shutdown message to all ranks.
   ~ControlChannel();
 
-  // Sets the callback for failures: a rank that is silent or left without a shutdown message, and what other ranks
-  // report. The callback runs on the reading thread, or at once for a failure that happened before.
+  // Sets the callback for failures: a rank is silent, a rank left without a shutdown message, or another rank reports a
+  // failure. The callback runs on the reading thread, or at once for a failure that happened before.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
-  // Waits while more than kMostUnreceived bytes to the destination are not received. `failure` is polled.
+  // Sends a message. Waits while it would leave more than kMostUnreceived bytes unreceived, and polls `failure`.
   void send(int destination, int tag, const Message& message, const TimeLimit& limit,
             const std::function<std::optional<RankFailure>()>& failure = {});
-  // As Mailbox::take().
+  // The same as Mailbox::take().
   std::optional<Message> receive(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
-  // As Mailbox.
+  // The same as in Mailbox.
   bool closed(int source) const { return mailbox_.closed(source); }
   bool ended(int source) const { return mailbox_.ended(source); }
   // Whether the rank sent its shutdown message.
   bool departed(int rank) const;
   // Whether a message of the rank's process, such as a heartbeat, arrived recently.
   bool answers(int rank) const;
-  // Sends the failure to all ranks, and nothing else afterwards. A thread that waits to send to a rank that does not
-  // read throws this failure.
+  // Sends the failure to all ranks; send() fails afterwards. A thread that waits to send to a rank that does not read
+  // throws this failure.
   void tell_failure(const RankFailure& failure);
 
-  // Unix sockets only. The other process gets its own descriptor of the same file.
+  // Sends a descriptor, over Unix sockets only. The other process gets its own descriptor of the same file.
   void send_descriptor(int destination, int number, const FileDescriptor& descriptor, const TimeLimit& limit);
-  // Throws if the source fails, if `failure`, which is polled, reports one, or if the time is over. Returns an empty
-  // descriptor if this process may open no more.
+  // Throws if the source fails, if `failure`, which is polled, reports a failure, or if the time is over. Returns an
+  // empty descriptor if this process cannot open another one.
   FileDescriptor receive_descriptor(int source, int number, const TimeLimit& limit,
                                     const std::function<std::optional<RankFailure>()>& failure);
 
@@ -63,29 +63,29 @@ class ControlChannel {
   struct Peer;
 
   std::optional<RankFailure> first_failure() const;
-  // Waits until the destination's kernel has everything. Without that, closing a connection with unread heartbeats
-  // would drop the unsent data.
+  // Waits until every destination's kernel has everything that was sent. Otherwise, closing a connection with unread
+  // heartbeats would drop the unsent data.
   void flush();
   void read_all();
-  // Sends a heartbeat to all ranks, and counts for how many intervals each has been silent. It counts intervals instead
-  // of reading the clock, so a process that was stopped itself does not call others lost.
+  // Sends a heartbeat to all ranks, and counts for how many intervals each rank has been silent. It counts intervals
+  // instead of reading the clock, so that a process that was stopped does not report other ranks as lost.
   void send_heartbeats();
-  // Returns false if the connection is closed, or its bytes are not those of the peer.
+  // Returns false if the connection is closed or its bytes are not those of the peer.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // Sends to each rank what its socket takes without waiting. The rest is kept and goes out before the next frame.
+  // Sends to each rank what its socket takes without waiting. Keeps the rest, which goes out before the next frame.
   void tell_all(const Frame& frame, const std::byte* data);
-  // Does nothing if a send is under way.
+  // Does nothing if another thread is sending to that rank, or if kept bytes remain.
   void try_send_heartbeat(int destination);
-  // These three are called with the peer's lock held. What is sealed goes out before anything that is sealed later.
+  // Call these three with the peer's lock held. Frames must go out in the order in which they are sealed.
   static Sealed seal(Peer& peer, const Frame& frame, const std::byte* data);
-  // Keeps what was sealed from byte `sent` on.
+  // Keeps the bytes of a sealed frame from byte `sent` on.
   static void keep_rest(Peer& peer, const Sealed& sealed, std::size_t sent);
-  // Sends kept bytes as far as it goes without waiting. Returns false and sets errno if some are left.
+  // Sends as many kept bytes as it can without waiting. Returns false and sets errno if some are left.
   static bool send_rest(Peer& peer);
-  // send_rest() for the reading thread. Leaves the work to another thread that is already sending.
+  // Does the same for the reading thread. If another thread is sending, leaves the work to it and returns true.
   static bool send_rest_if_free(Peer& peer);
 
   const int rank_;
@@ -97,7 +97,7 @@ class ControlChannel {
   mutable std::mutex mutex_;
   std::function<void(const RankFailure&)> on_failure_;
   std::optional<RankFailure> first_failure_;
-  std::map<std::pair<int, int>, FileDescriptor> descriptors_;  // by source and number
+  std::map<std::pair<int, int>, FileDescriptor> descriptors_;  // by source and index
   std::thread reader_;
 };
 

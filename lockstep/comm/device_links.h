@@ -13,16 +13,16 @@
 
 namespace lockstep {
 
-// Polled by the waiting thread. Throws when waiting is pointless.
+// A callback that a waiting thread polls. It throws when waiting is pointless.
 using WaitCheck = std::function<void()>;
 
-// Thrown by the links, possibly because another rank failed.
+// An error of the links, possibly because another rank failed.
 class DeviceLinksError : public Error {
  public:
   using Error::Error;
 };
 
-// Used by one thread at a time.
+// Moves blocks. One thread at a time may use it.
 class DeviceLinks {
  public:
   struct Piece {
@@ -32,8 +32,8 @@ class DeviceLinks {
   };
 
   virtual ~DeviceLinks() = default;
-  // Queues all pieces on the stream at once. The k-th piece sent to a rank is the k-th piece that it receives from this
-  // rank, with the same length.
+  // Queues all pieces on the stream at once. The k-th piece that a rank sends to another is the k-th piece that the
+  // other receives from it, with the same length.
   virtual void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,
                         const WaitCheck& wait_check) = 0;
   // Throws if queued work has failed.
@@ -47,10 +47,10 @@ struct NcclInfo {
   std::string why_none;
 };
 
-// Never throws. Loads the library.
+// Loads the library. Returns the reason instead of throwing if that fails.
 NcclInfo find_nccl();
 
-// A collective that connects the GPUs of the ranks' streams. No two ranks may share a GPU.
+// A collective. Connects the GPUs of the ranks' streams. No two ranks may share a GPU.
 std::unique_ptr<DeviceLinks> make_nccl_links(Transport& transport, int channel, Stream& stream,
                                              const WaitCheck& wait_check, const TimeLimit& limit);
 

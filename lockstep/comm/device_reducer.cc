@@ -13,14 +13,13 @@ using std::chrono::milliseconds;
 
 // Parts of arrays begin at multiples of this many elements: whole vectors for kernels, whole packets for NCCL.
 constexpr std::size_t kStep = 128;
-// Extra time for the last exchange. Every rank joins it, even if its GPU timed out or had nothing to wait for, so a
-// rank that does not join is lost.
+// Extra time for the last exchange. A rank whose GPU timed out joins it, too, so a rank that does not join is lost.
 constexpr milliseconds kGrace{500};
-// How long to wait for the transport's report after NCCL has failed: NCCL may notice first that a rank is gone, but
-// only the transport knows which one.
+// Time to wait for the transport's report after NCCL has failed: NCCL may notice first that a rank is gone, but only
+// the transport knows which rank.
 constexpr milliseconds kReportTime{1000};
 
-// Throws the transport's failure, or an error if the time is over.
+// Returns a check that throws the transport's failure, or an error if the time is over.
 WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
   return [&transport, limit] {
     if (auto failure = transport.failure()) throw_rank_failure(*failure);
@@ -29,15 +28,15 @@ WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
   };
 }
 
-// Called after NCCL has failed.
+// Throws the failure that the transport reports after NCCL has failed; returns if there is none in time.
 void throw_reported_failure(const Transport& transport) {
   for (const TimeLimit limit(kReportTime); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
     if (auto failure = transport.failure()) throw_rank_failure(*failure);
   }
 }
 
-// Works as the SendingReducer of tree_reducer.cc: each rank sums one part of the elements over all positions and sends
-// the sum to all. The data lie in the GPU's memory; the host knows which segments are present.
+// Works like the SendingReducer of tree_reducer.cc: each rank sums one part of the elements over all positions and
+// sends the sum to all ranks. The data lie in the GPU's memory; the host knows which segments are present.
 class DeviceReducer final : public TreeReducer {
  public:
   DeviceReducer(Transport& transport, int channel, IndexedLayout layout, CollectiveRunner run,
@@ -48,7 +47,7 @@ class DeviceReducer final : public TreeReducer {
     present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
     const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
     flags_.resize(own * layout_.segments());
-    const std::size_t others = layout_.leaves() - own;  // at most, since some positions have no owner
+    const std::size_t others = layout_.leaves() - own;  // upper bound: some positions may have no owner
     const std::size_t array = padded(elements * item), part = padded((bound(rank_ + 1) - bound(rank_)) * item);
     const std::size_t result = padded(elements * sizeof(float));
     const bool rounded = layout_.dtype() == DType::bf16;
@@ -84,7 +83,7 @@ class DeviceReducer final : public TreeReducer {
 
  private:
   void sum(const CollectiveHeader& header, const TimeLimit& limit) {
-    exchange_presence(header, limit);  // afterwards all contributions are ready, so GPUs do not wait long
+    exchange_presence(header, limit);  // now all contributions are ready, so GPUs do not wait long
     const TimeLimit soon(timeout_);
     bool in_time = false;
     try {
@@ -175,7 +174,7 @@ class DeviceReducer final : public TreeReducer {
     if (!sent.empty() || !received.empty()) links_->exchange(sent, received, device_->stream(), wait_check);
   }
 
-  // Sums neighboring segments at once if the same positions have them, which is the usual case.
+  // Sums neighboring segments in one call if the same positions have them, which is the usual case.
   void sum_own_part() {
     std::size_t first = 0, begin = 0, length = 0;
     const auto flush = [&] {
@@ -201,7 +200,7 @@ class DeviceReducer final : public TreeReducer {
     flush();
   }
 
-  // Whether all queued work is over.
+  // Waits for the queued work. Returns false if the time is over.
   bool wait(const TimeLimit& limit) {
     Stream& stream = device_->stream();
     const std::uint64_t ticket = stream.record();
@@ -220,13 +219,13 @@ class DeviceReducer final : public TreeReducer {
     return true;
   }
 
-  // Returns when nothing touches the memory any more.
+  // Returns when no work touches the memory any more.
   void free_stream() noexcept {
     links_->abort();
     try {
       device_->stream().synchronize(device_->stream().record());
     } catch (const std::exception&) {
-      // A failed GPU does not touch it either.
+      // A failed GPU does not touch the memory, either.
     }
   }
 
@@ -238,9 +237,9 @@ class DeviceReducer final : public TreeReducer {
   std::shared_ptr<SummingDevice> device_;
   std::shared_ptr<DeviceLinks> links_;
   const milliseconds timeout_;
-  std::vector<std::uint8_t> flags_;                 // of own positions, for each segment
-  std::vector<std::vector<std::uint8_t>> present_;  // the same for all positions
-  std::shared_ptr<std::byte> memory_;               // holds the following:
+  std::vector<std::uint8_t> flags_;                 // whether each segment of each own position is present
+  std::vector<std::vector<std::uint8_t>> present_;  // the same for all positions of all ranks
+  std::shared_ptr<std::byte> memory_;               // holds the following arrays:
   std::vector<std::byte*> arrays_;                  // of own positions
   std::vector<std::byte*> leaves_;                  // this rank's part of each position's array; null if no rank has it
   std::byte* totals_ = nullptr;                     // sums in the layout's type

@@ -1,5 +1,5 @@
-// Internal: a TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures
-// use the transport, as for any other collective.
+// Internal: a TreeReducer in the memory of GPUs. NCCL moves the pieces. The transport does the rest, as for any other
+// collective: agreement between ranks, waiting, and failures.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// A collective.
+// A collective. Connects the ranks' GPUs.
 std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream, const TimeLimit& limit);
 
 // `timeout` limits the GPUs' work after all ranks have joined.

@@ -25,8 +25,8 @@ class Exchanges {
 
   void to_all(const std::byte* data, std::size_t bytes) { std::fill(to.begin(), to.end(), ConstBlock{data, bytes}); }
 
-  // Calls step(begin, length) for runs of `count` elements, each short enough for one exchange. Calls step(0, 0) once
-  // if there are no elements.
+  // Calls step(begin, length) for consecutive runs that cover `count` elements, each short enough for one exchange.
+  // Calls step(0, 0) once if there are no elements.
   template <typename Step>
   void in_steps(std::size_t count, std::size_t item, const Step& step) {
     const std::size_t longest = std::max<std::size_t>(1, transport_.capacity(channel_) / item);

@@ -13,15 +13,15 @@
 namespace lockstep {
 
 struct LinkTraffic {
-  // To each rank; 0 to itself. What ranks read of each other in shared memory without a copy is not sent, and NCCL's
-  // traffic does not go through the transport.
+  // Bytes sent to each rank; 0 to itself. What ranks read in shared memory without a copy does not count, nor does
+  // NCCL's traffic, which does not go through the transport.
   std::vector<std::uint64_t> sent_bytes;
-  // In exchanges with other ranks, of which most is waiting for the slowest one. Exchanges of several threads add up.
+  // Time in exchanges with other ranks, most of which is waiting for the slowest rank. Times of several threads add up.
   std::chrono::nanoseconds exchanging{0};
 };
 
-// Since the group was made, with all groups of the same ranks that were made from it. Empty for groups of one rank.
-// From any thread.
+// Returns the traffic since the group was made, including the groups of the same ranks that were made from it. Empty
+// for groups of one rank. Safe from any thread.
 LinkTraffic link_traffic(const ProcessGroup& group);
 
 class LinkCounters {
@@ -37,7 +37,7 @@ class LinkCounters {
   std::atomic<std::int64_t> exchanging_ns_{0};
 };
 
-// The transport, and counters of what goes through it.
+// Returns a transport that counts what goes through it.
 std::unique_ptr<Transport> counting_transport(std::unique_ptr<Transport> transport,
                                               std::shared_ptr<LinkCounters> counters);
 

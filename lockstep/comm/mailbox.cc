@@ -53,7 +53,7 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
     }
     const auto is_over = [&] { return closed_.contains(source) || ended_.contains(source); };
     if (is_over() || limit.over()) return std::nullopt;
-    // Without the lock, so that messages can arrive meanwhile.
+    // Calls give_up() without the lock, so that messages can arrive meanwhile.
     lock.unlock();
     if (give_up()) return std::nullopt;
     lock.lock();

@@ -22,25 +22,25 @@ struct Message {
   std::vector<std::byte> bytes;
 };
 
-// The tag of the last message of a rank: it closes its group, and sends no more.
+// The tag of a rank's last message, with which it closes its group. It sends no more.
 constexpr int kEndOfMessages = -1;
 
-// The most bytes of one sender that wait at the receiver; the sender then waits, so that it does not fill the
-// receiver's memory. A single message may be larger.
+// Limit of the bytes of one sender that wait at the receiver. The sender waits at this limit, so that it does not fill
+// the receiver's memory. A single message may be larger.
 constexpr std::size_t kMostUnreceived = std::size_t{64} << 20;
 
 class Mailbox {
  public:
   void put(int source, int tag, Message message);
-  // The connection with this source is gone.
+  // Notes that the connection with this source is gone.
   void close(int source);
   bool closed(int source) const;
   // Whether the source has sent its last message.
   bool ended(int source) const;
-  // Bytes from this source that nobody has taken.
+  // Bytes from this source that take() has not returned yet.
   std::size_t unreceived(int source) const;
-  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed or
-  // has ended, or `give_up`, which is polled, returns true.
+  // Returns the oldest message of that source and tag. Waits for it; returns nothing if the time runs out, the source
+  // is closed or has ended, or `give_up`, which is polled, returns true.
   std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
 
  private:

@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 // The waiting thread usually runs the operation itself. Waking the queue's thread for each operation would cost more
-// than the operation, so after each one the thread polls a few times for an operation that nobody waits for.
+// than the operation, so the thread polls a few times after each operation for one that no thread waits for.
 constexpr std::chrono::microseconds kPoll{100};
 constexpr int kPolls = 10;
 // An idle thread ends after this time; the next operation starts a new one.
@@ -45,7 +45,7 @@ void OperationQueue::run(std::function<void()> run) {
 
 Work OperationQueue::push(std::function<void()> run) {
   std::unique_lock lock(mutex_);
-  // Comes first, since it may throw: nobody would run an operation that had been added.
+  // Starts the thread first: if that threw after add(), no thread would run the operation.
   if (!thread_runs_) start_thread();
   std::shared_ptr<Work::State> state = add(std::move(run));
   ++pushed_;
@@ -63,7 +63,7 @@ void OperationQueue::help(Work::State& state) {
       run_next(lock);
       continue;
     }
-    // Another thread is running an item, and may leave the next one to this thread.
+    // Another thread is running an item, and may leave the next item to this thread.
     const std::uint32_t ended = ended_.load();
     lock.unlock();
     if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; }, kSpinTime)) {

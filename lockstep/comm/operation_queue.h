@@ -1,5 +1,5 @@
-// Internal: runs operations in the order in which they were pushed. An operation runs on a thread that waits for it,
-// which saves two thread switches, or on the queue's own thread.
+// Internal: runs operations in the order in which they were pushed. A thread that waits for an operation may run it,
+// which saves two thread switches; otherwise the queue's own thread runs it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
-  // Whether to spin while another thread runs the awaited operation.
+  // may_spin: whether to spin while another thread runs the awaited operation.
   explicit OperationQueue(bool may_spin) : may_spin_(may_spin) {}
   ~OperationQueue() { close(); }
   OperationQueue(const OperationQueue&) = delete;
@@ -26,9 +26,9 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   // The Work throws what `run` throws.
   Work push(std::function<void()> run);
-  // Does the same as push() and Work::wait(), without waking the queue's thread.
+  // Does the same as push() and Work::wait(), but does not wake the queue's thread.
   void run(std::function<void()> run);
-  // Waits until the operation is done, and runs it and earlier ones unless another thread does. Never throws.
+  // Waits until the operation is done. Runs it and earlier operations unless another thread does. Never throws.
   void help(Work::State& state);
   bool idle();
   // Runs everything in the queue, then returns. Push nothing afterwards.
@@ -42,7 +42,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   void thread_main();
   std::shared_ptr<Work::State> add(std::function<void()> run);
-  // Runs the first item. Called, and returns, with the lock held.
+  // Runs the first item. Call it with the lock held; it returns with the lock held.
   void run_next(std::unique_lock<std::mutex>& lock);
   void start_thread();
 
@@ -51,8 +51,8 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool busy_ = false;                    // a thread runs an item
-  std::atomic<std::uint32_t> ended_{0};  // number of finished items, for threads that wait their turn
-  bool asleep_ = false;                  // the queue's thread needs a wake-up
+  std::atomic<std::uint32_t> ended_{0};  // number of finished items; threads wait for it to change
+  bool asleep_ = false;                  // the queue's thread sleeps and needs a wake-up
   bool closing_ = false;
   std::uint64_t pushed_ = 0;
   bool thread_runs_ = false;

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// The most that one exchange sends: enough to keep the network busy with a bounded buffer.
+// The most bytes that one exchange sends: enough to keep the network busy with a bounded buffer.
 constexpr std::size_t kCapacity[kChannels] = {std::size_t{1} << 20, std::size_t{8} << 20};
 
 int tag_of(int channel, int part) { return channel * 2 + part; }
@@ -46,7 +46,7 @@ void PairwiseTransport::exchange(int channel, const CollectiveHeader* header, st
 
 template <typename Visit>
 void PairwiseTransport::for_each_peer(const Visit& visit) const {
-  // Starts with the next rank, so that not all ranks exchange with rank 0 first.
+  // Starts with the next rank, so that ranks do not all exchange with rank 0 first.
   for (int k = 1; k < size_; ++k) visit(static_cast<std::size_t>((rank_ + k) % size_));
 }
 

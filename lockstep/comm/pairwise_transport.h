@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// Transfers that one thread starts and waits for. After the destructor, no transfer reads or writes its memory.
+// Transfers that one thread starts and waits for. After destruction, no transfer reads or writes its memory.
 class Transfers {
  public:
-  enum class Result { done, timed_out, broken, forged };  // forged: not what that rank sent
+  enum class Result { done, timed_out, broken, forged };  // forged: the bytes are not those that the rank sent
   struct Outcome {
     Result result = Result::done;
-    int rank = -1;  // the rank that it was waiting for
+    int rank = -1;  // the rank that wait() was waiting for
   };
 
   virtual ~Transfers() = default;
-  virtual void receive(int source, int tag, void* data, std::size_t bytes) = 0;  // `bytes` at most
+  virtual void receive(int source, int tag, void* data, std::size_t bytes) = 0;  // at most `bytes`
   virtual void send(int destination, int tag, const void* data, std::size_t bytes) = 0;
   // Waits for all transfers.
   virtual Outcome wait(const TimeLimit& limit) = 0;
@@ -36,7 +36,7 @@ class PairwiseTransport : public Transport {
   std::shared_ptr<std::byte> shared_memory(std::size_t, const TimeLimit&) final { return nullptr; }
 
  protected:
-  // Tags of exchanges are smaller than this.
+  // Upper bound (exclusive) of the tags of exchanges.
   static constexpr int kTags = 2 * kChannels;
 
   virtual std::unique_ptr<Transfers> begin_transfers(int channel) = 0;
@@ -45,7 +45,7 @@ class PairwiseTransport : public Transport {
   [[noreturn]] void give_up(const RankFailure& failure);
 
  private:
-  // Small blocks travel with the header.
+  // Blocks of up to this many bytes are sent with the header.
   static constexpr std::size_t kInline = 4096;
   struct Opening {
     CollectiveHeader header;

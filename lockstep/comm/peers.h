@@ -1,5 +1,4 @@
-// Internal: the ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send
-// messages.
+// Internal: the ranks of one host, as the shared-memory transport sees them. They can share memory and send messages.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +19,21 @@ class Peers {
   virtual int size() const = 0;
 
   // Sets the callback for a rank that vanished without a shutdown message. The callback runs on a thread of this
-  // object, at most until destruction.
+  // object, and never after the destructor.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
-  // As ControlChannel::answers(). True for a thread, which runs as long as its process does.
+  // The same as ControlChannel::answers(). True for a thread, which runs as long as its process does.
   virtual bool answers(int /*rank*/) const { return true; }
-  // A collective. Returns zeroed memory that all ranks see. It is freed when the last rank has released it or died.
-  // `failure` is polled and ends the wait.
+  // A collective. Returns zeroed memory that all ranks see. The memory is freed when the last rank has released it or
+  // died. A failure that `failure`, which is polled, reports ends the wait.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                               const std::function<std::optional<RankFailure>()>& failure) = 0;
-  // Waits while more than kMostUnreceived bytes to the destination are not received. `failure` is polled.
+  // Sends a message. Waits while it would leave more than kMostUnreceived bytes unreceived, and polls `failure`.
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit,
                     const std::function<std::optional<RankFailure>()>& failure) = 0;
-  // As Mailbox::take().
+  // The same as Mailbox::take().
   virtual std::optional<Message> receive(int source, int tag, const TimeLimit& limit,
                                          const std::function<bool()>& give_up) = 0;
-  // As Mailbox.
+  // The same as in Mailbox.
   virtual bool closed(int source) const = 0;
   virtual bool ended(int source) const = 0;
   // A collective of the named ranks.
@@ -42,7 +41,7 @@ class Peers {
                                           const TimeLimit& limit) = 0;
 };
 
-// For ranks that are threads: one object for each of `size` ranks.
+// Makes the Peers of `size` ranks that are threads of this process, one object for each rank.
 std::vector<std::unique_ptr<Peers>> make_thread_peers(int size);
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ class ProcessPeers final : public Peers {
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // The others wait for this rank, and there is no shared memory yet in which it could report its failure.
+      // Tells the other ranks, which wait for this one; there is no shared memory yet for a report of its failure.
       control_.tell_failure({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())});
       throw;
     }

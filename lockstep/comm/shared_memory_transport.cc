@@ -22,13 +22,13 @@ class SharedMemoryTransport final : public Transport {
     try {
       count_cores(limit);
     } catch (...) {
-      peers_->watch(nullptr);  // the peers outlive this object
+      peers_->watch(nullptr);  // the callback must not use this object later
       throw;
     }
   }
 
   ~SharedMemoryTransport() override {
-    // Comes first: a rank that sees the connection closed must know that this rank has left.
+    // Departs first: a rank that sees the connection closed must know that this rank has left.
     segment_.depart(rank_);
     peers_.reset();
   }
@@ -58,7 +58,7 @@ class SharedMemoryTransport final : public Transport {
     }
   }
 
-  // Blocks begin at multiples of 64.
+  // Leaves up to 64 bytes for each rank, because blocks begin at multiples of 64 bytes.
   std::size_t capacity(int channel) const override {
     return SharedSegment::kStaging[channel] - 64 * static_cast<std::size_t>(size_);
   }
@@ -88,8 +88,8 @@ class SharedMemoryTransport final : public Transport {
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
   // A reason that a rank reports counts for more than its closed connection. But a rank that was cut off sees all its
-  // connections closed, and may be the first to report a rank as lost. So if the report is a closed connection, or
-  // names no rank, this rank waits for its own connections to show which rank is gone.
+  // connections closed, and may be the first to report another rank as lost. So if the reported reason is a closed
+  // connection, or the reporting rank died, this rank waits for its own connections to show which rank is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
     const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
@@ -112,12 +112,12 @@ class SharedMemoryTransport final : public Transport {
     exchange(0, nullptr, to, from, limit);
     SharedSegment::CpuMask all{};
     for (int r = 0; r < size_; ++r) CPU_OR_S(sizeof all, all.data(), all.data(), segment_.rank(r).cpus.data());
-    // Ranks that spin under a quota would use up the time of those that compute.
+    // Respects the quota: ranks that spin would use up the time of ranks that compute.
     const int quota = read_cgroup_limits().cpus.value_or(INT_MAX);
     may_spin_ = std::min(CPU_COUNT_S(sizeof all, all.data()), quota) >= size_;
   }
 
-  // Identical blocks are written once.
+  // Writes identical blocks in a row once.
   void write_blocks(int channel, unsigned parity, std::span<const ConstBlock> to) const {
     std::byte* staging = segment_.staging(channel, rank_, parity);
     std::uint32_t* offsets = segment_.offsets(channel, rank_, parity);
@@ -147,7 +147,7 @@ class SharedMemoryTransport final : public Transport {
 
   void wait_for_all(int channel, std::uint32_t number, const TimeLimit& limit) {
     SharedSegment::Channel& shared = segment_.channel(channel);
-    // The counter wraps around, but ranks differ by one at most.
+    // The counter wraps around, but two ranks differ by one exchange at most.
     const auto complete = [&] { return is_complete(shared.state.load(), number); };
     if (complete() || (may_spin_ && spin_until(complete, kSpinTime))) return;
     for (;;) {
@@ -168,11 +168,11 @@ class SharedMemoryTransport final : public Transport {
     return static_cast<std::int32_t>(ahead) >= 0;
   }
 
-  // Called while an exchange is incomplete.
+  // Throws if an incomplete exchange has failed, lacks a rank that has left, or is out of time.
   void throw_if_hopeless(int channel, std::uint32_t number, const TimeLimit& limit) {
     if (auto failure = this->failure()) throw_rank_failure(*failure);
     for (int r = 0; r < size_; ++r) {
-      // In this order, since the rank may have arrived and then left.
+      // Reads `departed` before `exchange`, because the rank may have arrived and then left.
       const bool departed = segment_.rank(r).departed.load() != 0;
       if (departed && segment_.rank_channel(channel, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
     }
@@ -209,7 +209,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   void lose(const RankFailure& failure) {
-    // A rank that has finished closes its connections, which is no failure.
+    // Ignores ranks that have finished: they close their connections, which is no failure.
     const bool knows_whom = failure.culprit >= 0 && failure.culprit < size_;
     if (knows_whom && segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
     if (!connection_closed_.load()) {
@@ -224,7 +224,7 @@ class SharedMemoryTransport final : public Transport {
   SharedSegment segment_;
   std::array<std::uint32_t, kChannels> exchanges_{};
   bool may_spin_ = false;
-  // The first rank whose connection closed without a shutdown message. Written by the watching thread.
+  // The failure of the first rank whose connection closed without a shutdown message. Written by the watching thread.
   RankFailure lost_;
   std::atomic<bool> connection_closed_{false};
 };
@@ -235,7 +235,7 @@ std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> p
                                                         std::chrono::milliseconds timeout) {
   check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}", peers->size(),
         kMaxRanks);
-  // Twice the timeout, so that missing heartbeats, which name the stopped process, are noticed first.
+  // Allows twice the timeout, so that missing heartbeats, which name the stopped process, are noticed first.
   return std::make_unique<SharedMemoryTransport>(std::move(peers), TimeLimit(2 * timeout));
 }
 

@@ -36,7 +36,7 @@ void SharedSegment::fail(const RankFailure& failure) const {
 
 std::optional<RankFailure> SharedSegment::failure() const {
   if (shared().failed.load() == Shared::kNone) return std::nullopt;
-  // The process that writes it may have died meanwhile.
+  // The process that writes the reason may have died meanwhile.
   for (int i = 0; shared().failed.load() != Shared::kWritten; ++i) {
     if (i == 1000) return RankFailure{-1, kLostInReport};
     std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -1,5 +1,5 @@
-// Internal: the shared memory of the ranks of one host: flags, headers, and staging buffers. Each rank sees the block
-// at its own address, so it holds no pointers.
+// Internal: the shared memory of the ranks of one host: flags, headers, and staging buffers. It holds no pointers,
+// because each rank sees it at another address.
 #pragma once
 
 #include <sched.h>
@@ -15,23 +15,23 @@
 
 namespace lockstep {
 
-// Zeroed memory is the initial state.
+// Layout of the memory. Zeroed memory is the initial state.
 class SharedSegment {
  public:
   static constexpr std::size_t kStaging[kChannels] = {std::size_t{64} << 10, std::size_t{512} << 10};
 
   struct alignas(64) Channel {
-    // The number of complete exchanges times kExchange. The bits below count alarms: a rank failed or left.
+    // Number of complete exchanges times kExchange. The lower bits count alarms: a rank failed or left.
     alignas(64) std::atomic<std::uint32_t> state;
     static constexpr std::uint32_t kExchange = 256;
-    alignas(64) std::atomic<std::uint32_t> arrived;  // ranks that have reached the current exchange
+    alignas(64) std::atomic<std::uint32_t> arrived;  // number of ranks that have reached the current exchange
     std::atomic<std::uint32_t> sleepers;
   };
 
-  // The words of one rank in one channel. There are two of everything, for odd and even exchanges. A rank is never two
-  // exchanges ahead of another one, so the place that it writes next is no longer read.
+  // Data of one rank in one channel, twice: for odd and for even exchanges. A rank is never two exchanges ahead of
+  // another rank, so no rank reads the place that it writes next.
   struct alignas(64) RankChannel {
-    std::atomic<std::uint32_t> exchange;  // the one that the rank has reached
+    std::atomic<std::uint32_t> exchange;  // number of the exchange that the rank has reached
     CollectiveHeader headers[2];
   };
 
@@ -58,13 +58,13 @@ class SharedSegment {
   Channel& channel(int channel) const { return shared().channels[channel]; }
   Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
   RankChannel& rank_channel(int channel, int r) const { return rank(r).channels[channel]; }
-  // kStaging[channel] bytes, after a table of where each rank's block begins.
+  // kStaging[channel] bytes. A table before them (offsets()) says where each rank's block begins.
   std::byte* staging(int channel, int r, unsigned parity) const;
   std::uint32_t* offsets(int channel, int r, unsigned parity) const;
 
-  // The first failure counts.
+  // Notes a failure and wakes all ranks. Only the first failure counts.
   void fail(const RankFailure& failure) const;
-  // The reason if a rank died while it wrote its own.
+  // The reason if a rank died while it wrote its reason.
   static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// Processes with the same host id reach each other's abstract Unix sockets and accept each other.
+// Returns a text that is equal for processes that reach each other's abstract Unix sockets and accept each other.
 std::string host_id() {
   std::array<char, 64> network{};
   if (::readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) return hexadecimal(random_bytes(16));
@@ -40,9 +40,9 @@ bool all_on_one_host(const GroupMembership& group, bool wants_tcp, const TimeLim
   return same;
 }
 
-// A rank may wait for one that itself waits for the missing rank. So the first rank that gives up writes the reason to
-// the store, and the others report that reason. A rank whose connection was closed waits a moment for it: the peer may
-// have left for that reason.
+// A rank may wait for a rank that itself waits for the missing one. So the first rank that gives up writes its reason
+// to the store, and the other ranks report that reason. A rank whose connection was closed waits a moment for the
+// reason, because the peer may have left for it.
 CommError first_failure(const GroupMembership& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;

@@ -1,5 +1,5 @@
-// Internal: the groups "host", "nccl", and "auto": processes that have found each other and communicate by sockets and
-// shared memory.
+// Internal: the groups "host", "nccl", and "auto": processes that have found each other and communicate through sockets
+// and shared memory.
 #pragma once
 
 #include <memory>

@@ -12,10 +12,10 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
-// A tag takes this much at a time, which is sent while it is in a cache.
+// Tags are computed in steps of this many bytes, which are sent while they are in a cache.
 constexpr std::size_t kTagStep = std::size_t{1} << 18;
 
-// Nothing was moved: whether that can change.
+// Result of a call that moved nothing: `done` if a later call may succeed.
 Transfers::Result result_of_error() {
   return errno == EAGAIN || errno == EINTR ? Transfers::Result::done : Transfers::Result::broken;
 }
@@ -46,9 +46,9 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
         if (const Result got = read_some(sockets_[r], incoming); got != Result::done) return {got, rank};
       }
       items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
-      // poll() ignores negative descriptors. A peer that is done may close its socket.
+      // poll() ignores negative descriptors. A peer that has finished may close its socket.
       items[r].fd = items[r].events == 0 ? -1 : sockets_[r].get();
-      // Names a rank that does not send before one that does not read: the former is more likely the missing one.
+      // Prefers a rank that does not send to one that does not read, because it is more likely the missing rank.
       if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
       }
@@ -93,7 +93,7 @@ Transfers::Result SocketTransfers::read_some(PeerSocket& from, std::deque<Piece>
     }
     if (in_length) {
       if (piece.done < kLengthBytes) continue;
-      // Its tag comes later, but the place is known.
+      // The tag that covers the length comes after the data, but the length is checked against the room for the data.
       if (piece.length > piece.bytes) return Result::broken;
       if (from.incoming) from.incoming.update(&piece.length, kLengthBytes);
       continue;

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-// One thread at a time queues everything on one stream, in order. Data are addresses in the GPU's memory.
+// One thread at a time queues all work on one stream, in order. Data pointers are addresses in the GPU's memory.
 class SummingDevice {
  public:
   virtual ~SummingDevice() = default;
   virtual Stream& stream() = 0;
-  // Uninitialized memory, aligned to 64 bytes.
+  // Returns uninitialized memory, aligned to 64 bytes.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
   // Writes the sum of the leaves to `out`, with the order and bits of tree_reduce() (f32) or rounded_tree_sum() (bf16).
   // A null leaf lets its sibling pass unchanged; at least one leaf is not null. Overwrites the leaves.

@@ -25,8 +25,8 @@ class TcpTransport final : public PairwiseTransport {
 
   ~TcpTransport() override {
     control_.watch(nullptr);
-    // Comes before the shutdown message: a rank that reads that message before it knows of the failure would call this
-    // rank lost.
+    // Tells the failure before the shutdown message: a rank that reads only that message would report this rank as
+    // lost.
     if (failure_) control_.tell_failure(*failure_);
   }
 
@@ -51,7 +51,7 @@ class TcpTransport final : public PairwiseTransport {
 
   void fail(const RankFailure& failure) override {
     if (!note(failure)) return;
-    control_.tell_failure(failure);  // first, since closed channels would look as if this rank were lost
+    control_.tell_failure(failure);  // first, because closed channels look like a lost rank
     break_off();
   }
 
@@ -60,7 +60,7 @@ class TcpTransport final : public PairwiseTransport {
     return failure_;
   }
 
-  // Ranks may be on any hosts, and waiting for the network takes long anyway.
+  // Ranks may be on any hosts, and a wait for the network is long anyway.
   bool may_spin() const override { return false; }
 
  private:
@@ -94,7 +94,7 @@ class TcpTransport final : public PairwiseTransport {
     return true;
   }
 
-  // Ends everything under way, and everything that follows.
+  // Ends all transfers in flight and all later ones.
   void break_off() const {
     for (int channel = 0; channel < kChannels; ++channel) {
       for (const PeerSocket& socket : sockets_[static_cast<std::size_t>(channel)]) ::shutdown(socket.get(), SHUT_RDWR);

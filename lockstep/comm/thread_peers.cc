@@ -1,4 +1,4 @@
-// Peers that are threads of one process: they already share memory, and put messages directly into mailboxes.
+// Peers that are threads of one process: they share memory already, and put messages directly into mailboxes.
 #include <sys/mman.h>
 
 #include <map>
@@ -16,7 +16,7 @@ std::shared_ptr<std::byte> zeroed_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), [bytes](std::byte* start) { ::munmap(start, bytes); }};
 }
 
-// Shared by all ranks. The first rank that asks for memory allocates it for all.
+// State that all ranks share. The first rank that asks for memory allocates it for all.
 class World {
  public:
   explicit World(int size) : mailboxes_(static_cast<std::size_t>(size)) {}

@@ -38,26 +38,26 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank sends to[r] to each rank r and receives from[r]; a rank's own entries are ignored. A null from[r].data
-  // is set to the block's address in the transport's own memory, valid until this channel's next exchange. With a
-  // header, waits for all ranks, even if blocks are empty, and throws if their headers differ. One thread at a time may
-  // use a channel, and all ranks use it in the same order.
+  // Every rank sends to[r] to each rank r and receives from[r]; a rank's own entries are ignored. If from[r].data is
+  // null, exchange() sets it to the block's address in the transport's own memory, which is valid until this channel's
+  // next exchange. With a header, waits for all ranks, even if blocks are empty, and throws if their headers differ.
+  // One thread at a time may use a channel, and all ranks must use it in the same order.
   virtual void exchange(int channel, const CollectiveHeader* header, std::span<const ConstBlock> to,
                         std::span<MutableBlock> from, const TimeLimit& limit) = 0;
   // The most bytes that one exchange can send, counting equal blocks once.
   virtual std::size_t capacity(int channel) const = 0;
 
-  // Returns when the message is on its way; the receiver stores it until it is received. Safe from any thread.
+  // Returns when the message is in flight; the receiver stores it until receive(). Safe from any thread.
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit) = 0;
   virtual Message receive(int source, int tag, const TimeLimit& limit) = 0;
 
   // A collective. Returns zeroed memory that all ranks see, or null if the transport has none.
   virtual std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) = 0;
-  // A collective of the named ranks (ascending, this one included). `name` is new to this transport.
+  // A collective of the given ranks (ascending, this rank included). `name` must be new to this transport.
   virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string& name,
                                               std::chrono::milliseconds timeout) = 0;
 
-  // The first failure on any rank counts, and ends everything under way on all ranks. Safe from any thread.
+  // Ends all operations in progress on all ranks. Only the first failure on any rank counts. Safe from any thread.
   virtual void fail(const RankFailure& failure) = 0;
   virtual std::optional<RankFailure> failure() const = 0;
   // Whether there is a core for each rank, so that waiting threads may spin.

@@ -135,7 +135,7 @@ Work TransportGroup::end_messages() {
       try {
         transport_->send(r, kEndOfMessages, {h, {}}, limit);
       } catch (const CommError&) {
-        // A rank that is through with closing waits for no message. The barriers beside this find one that is lost.
+        // A rank that has closed waits for no message. The barriers of begin_closing() notice a rank that is lost.
       }
     }
   });
@@ -173,7 +173,7 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
       transport = transport_->subgroup(ranks, name, timeouts_.silence);
   });
   if (!transport) return nullptr;
-  // The launcher does not know the numbering of a smaller group.
+  // Reports only for groups of the same ranks, because the launcher does not know the numbers of a smaller group.
   const bool same_ranks = transport->size() == size();
   auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_,
                                                 same_ranks ? report_ : nullptr, same_ranks ? counters_ : nullptr);
@@ -270,7 +270,7 @@ void TransportGroup::fail_congruent(const RankFailure& failure) {
 
 CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
   transport_->fail(own);
-  // The first failure that the ranks know. In a subgroup's rendezvous, another rank may have reported the lost one.
+  // Prefers the first failure that the ranks know: in a subgroup's rendezvous, another rank may report the lost rank.
   const RankFailure failure = transport_->failure().value_or(own);
   fail_congruent(failure);
   std::string text = failure.reason;

@@ -25,11 +25,11 @@ namespace lockstep {
 
 class TransportGroup final : public ProcessGroup {
  public:
-  // `report` is called with the first failure, before the failed operation ends. `counters`: those of another group of
-  // the same ranks; null: its own.
+  // `report` is called with the first failure, before the failed operation ends. `counters` are those of another group
+  // of the same ranks; null: the group makes its own.
   TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
                  FailureReporter report = {}, std::shared_ptr<LinkCounters> counters = nullptr);
-  // Ends all operations under way with an error, on all ranks.
+  // Ends all operations in progress with an error, on all ranks.
   ~TransportGroup() override;
 
   int rank() const override { return transport_->rank(); }
@@ -47,8 +47,8 @@ class TransportGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
   void abort(const std::string& reason) override;  // also aborts subgroups
   LinkTraffic traffic() const { return counters_->read(); }
-  // Tells all ranks, behind the messages that are on their way, that this rank sends no more: one that waits for
-  // another message gets an error.
+  // Tells all ranks, after the messages in flight, that this rank sends no more. A rank that waits for another message
+  // gets an error.
   Work end_messages();
 
  private:
@@ -58,16 +58,16 @@ class TransportGroup final : public ProcessGroup {
   Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header, const CollectiveOptions& options,
                  Run run);
   void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
-  // The transports of groups that were made from one another and have the same ranks (MPI: congruent communicators). A
-  // group that loses a rank fails the others, too; otherwise each of them would wait until its own timeout.
+  // Transports of the groups that were made from one another and have the same ranks (MPI: congruent communicators). A
+  // group that loses a rank fails the other groups, too; otherwise each of them would wait until its own timeout.
   struct CongruentTransports {
     std::mutex mutex;
-    // Not groups: a thread that held a group for a moment could become its last owner and run its destructor, which
-    // waits for operations.
+    // Holds transports, not groups: a thread that held a group for a moment could become its last owner and run its
+    // destructor, which waits for operations.
     std::vector<Transport*> transports;
   };
   void fail_congruent(const RankFailure& failure);
-  // Remembers the first error, and adds this operation to it.
+  // Notes the first error. Returns the error with this operation's name.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
   std::shared_ptr<OperationQueue> stream(int peer, int tag, bool sending);
   bool is_sending() const;
@@ -76,14 +76,14 @@ class TransportGroup final : public ProcessGroup {
 
   const std::shared_ptr<LinkCounters> counters_;
   std::unique_ptr<Transport> transport_;
-  std::shared_ptr<DeviceLinks> device_links_;  // made with the first reducer on GPUs
+  std::shared_ptr<DeviceLinks> device_links_;  // made for the first reducer on GPUs
   std::string backend_;
   const GroupTimeouts timeouts_;
   const FailureReporter report_;
   std::array<std::shared_ptr<OperationQueue>, kChannels> channels_;
   mutable std::mutex mutex_;
-  // One queue for each (other rank, tag, direction): messages of one stream keep their order and wait for no others. A
-  // program may use each tag only once, so idle queues are removed when there are many.
+  // One queue for each (other rank, tag, direction): messages of one stream keep their order and do not wait for other
+  // streams. A program may use each tag only once, so idle queues are removed when there are many.
   static constexpr std::size_t kManyStreams = 64;
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
@@ -92,8 +92,8 @@ class TransportGroup final : public ProcessGroup {
   int subgroups_made_ = 0;
 };
 
-// Begins to close a group: in all its channels at once, because another rank may wait in any of them. The work is done
-// when all ranks close the group, and fails on all if one of them waits for something else.
+// Begins to close a group in all its channels at once, because another rank may wait in any of them. The work is done
+// when all ranks close the group, and fails on all ranks if one of them waits for something else.
 std::vector<Work> begin_closing(ProcessGroup& group);
 
 }  // namespace lockstep

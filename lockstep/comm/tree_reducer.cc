@@ -72,7 +72,7 @@ class SharedReducer final : public TreeReducer {
   }
   std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
   float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
-  // One byte for each segment. The flags of positions without an owner stay zero.
+  // Returns one byte for each segment. The flags of positions without an owner stay zero.
   std::uint8_t* flags(std::size_t p) const {
     auto* flags = reinterpret_cast<std::uint8_t*>(array(layout_.leaves()) + result_bytes(layout_));
     return flags + p * layout_.segments();
@@ -86,8 +86,8 @@ class SharedReducer final : public TreeReducer {
   std::vector<bool> present_;
 };
 
-// Each rank sums the largest subtrees that are entirely its own. It sends every other rank that rank's part of these
-// sums, adds up its own part of all sums, and sends the total to all.
+// Each rank sums the largest subtrees that are entirely its own. It sends to each other rank that rank's part of these
+// sums, adds up its own part of all subtrees' sums, and sends the total to all ranks.
 class SendingReducer final : public TreeReducer {
  public:
   SendingReducer(Transport& transport, int channel, IndexedLayout layout, CollectiveRunner run)
@@ -155,7 +155,7 @@ class SendingReducer final : public TreeReducer {
     std::size_t first, leaves;
   };
 
-  // Where the sums of elements [begin, begin + length) are assembled, in the layout's type.
+  // Returns where the sums of elements [begin, begin + length) are assembled, in the layout's type.
   std::byte* totals_of(std::size_t begin, std::size_t length) {
     if (layout_.dtype() == DType::f32) return reinterpret_cast<std::byte*>(result_.data() + begin);
     totals_.resize(std::max(totals_.size(), length * layout_.item()));
@@ -173,7 +173,7 @@ class SendingReducer final : public TreeReducer {
     find_subtrees(first + tree_split(n), n - tree_split(n));
   }
 
-  // visit(index among all subtrees, rank, index among that rank's subtrees, subtree)
+  // Calls visit(index among all subtrees, rank, index among that rank's subtrees, subtree).
   template <typename Visit>
   void for_each_subtree(const Visit& visit) const {
     std::size_t index = 0;
@@ -182,7 +182,7 @@ class SendingReducer final : public TreeReducer {
     }
   }
 
-  // Fills sums_. Returns, for each subtree, one byte per segment that says whether it is present.
+  // Fills sums_. Returns one byte for each segment of each own subtree: whether the segment is present.
   std::vector<std::uint8_t> sum_own_subtrees() {
     const auto& positions = layout_.positions(transport_.rank());
     const auto& subtrees = subtrees_[static_cast<std::size_t>(transport_.rank())];
@@ -220,7 +220,7 @@ class SendingReducer final : public TreeReducer {
     own_sums_[j].resize(layout_.elements() * layout_.item());
   }
 
-  // Sends the presence of own subtrees to all ranks, and returns that of all subtrees. Fills present_.
+  // Sends the presence of own subtrees to all ranks, and returns the presence of all subtrees. Fills present_.
   std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
     e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
     for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, subtrees_[r].size() * layout_.segments()};
@@ -274,11 +274,11 @@ class SendingReducer final : public TreeReducer {
   int channel_;
   IndexedLayout layout_;
   CollectiveRunner run_;
-  std::vector<std::vector<Subtree>> subtrees_;    // of each rank
-  std::vector<std::vector<std::byte>> arrays_;    // of each own position
-  std::vector<std::vector<std::uint8_t>> flags_;  // of each own position, for each segment
-  std::vector<std::vector<std::byte>> own_sums_;  // of own subtrees with several positions
-  std::vector<const std::byte*> sums_;            // of own subtrees: in own_sums_, or the contribution itself
+  std::vector<std::vector<Subtree>> subtrees_;    // subtrees of each rank
+  std::vector<std::vector<std::byte>> arrays_;    // the array of each own position
+  std::vector<std::vector<std::uint8_t>> flags_;  // presence flags of each own position, one for each segment
+  std::vector<std::vector<std::byte>> own_sums_;  // sums of own subtrees with several positions
+  std::vector<const std::byte*> sums_;            // sum of each own subtree: in own_sums_, or the contribution itself
   std::vector<std::vector<std::byte>> received_;  // this rank's part of other ranks' subtrees
   std::vector<std::byte> totals_;
   std::vector<float> result_;
@@ -333,7 +333,7 @@ void IndexedLayout::sum(std::span<const void* const> leaves, DType out_dtype, vo
 }
 
 std::uint64_t hash_of(const TreeLayout& layout) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, over numbers instead of bytes
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a over 64-bit words instead of bytes
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
   for (std::size_t segment : layout.segments) add(segment);
   for (const auto& positions : layout.positions) {

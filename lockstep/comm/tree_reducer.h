@@ -17,7 +17,7 @@ namespace lockstep {
 // A valid TreeLayout with the lookups that reducers need: where segments begin, and which rank owns which position.
 class IndexedLayout {
  public:
-  // The owner of a position that no rank has, and of positions of several ranks.
+  // owner() of positions that no rank owns, and of positions that several ranks own.
   static constexpr int kNobody = -1, kSeveral = -2;
 
   // Throws if the layout is invalid for this number of ranks.
@@ -29,7 +29,7 @@ class IndexedLayout {
   std::size_t segments() const { return layout_.segments.size(); }
   std::size_t leaves() const { return owners_.size(); }
   const std::vector<int>& positions(int rank) const { return layout_.positions[static_cast<std::size_t>(rank)]; }
-  // The owner of all positions in [first, first + n).
+  // The rank that owns the positions in [first, first + n). Positions without an owner do not count.
   int owner(std::size_t first, std::size_t n) const;
 
   // Sums arrays of the layout's type: tree_reduce() for f32, rounded_tree_sum() for bf16.
@@ -54,14 +54,14 @@ class IndexedLayout {
 // Equal on two ranks if their segments and positions are.
 std::uint64_t hash_of(const TreeLayout& layout);
 
-// Runs a reducer's collective in its place among the group's operations: with the options' label and timeout, and with
+// Runs a reducer's collective in order with the group's other operations, with the options' label and timeout and with
 // the group's errors.
 using CollectiveRunner =
     std::function<void(const CollectiveOptions& options,
                        const std::function<void(const CollectiveHeader& header, const TimeLimit& limit)>& collective)>;
 
-// A collective of the transport. Uses memory that all ranks share if the transport has it. Otherwise the ranks send
-// pieces to each other.
+// A collective of the transport's ranks. Uses memory that all ranks share if the transport has it. Otherwise the ranks
+// send pieces to each other.
 std::unique_ptr<TreeReducer> make_tree_reducer(Transport& transport, int channel, IndexedLayout layout,
                                                CollectiveRunner run, const TimeLimit& limit);
 

@@ -9,11 +9,11 @@
 namespace lockstep {
 namespace {
 
-// The number of elements that go through the whole tree at once, so that partial sums stay in the first-level cache.
+// Number of elements that go through the whole tree at once, so that partial sums stay in the first-level cache.
 constexpr std::size_t kTile = 1024;
 
-// The type in which elements of T are reduced. 16-bit numbers lack f32's precision, and signed integers must not
-// overflow.
+// The type in which elements of T are reduced: f32 for 16-bit floats, for its precision, and unsigned for signed
+// integers, which must not overflow.
 template <typename T>
 struct SumType {
   using type = T;
@@ -38,7 +38,7 @@ struct RoundedSum {
   float operator()(float a, float b) const { return static_cast<float>(BFloat16(a + b)); }
 };
 
-// Compares in the element's type, so that negative integers count as small. b != b if b is NaN.
+// Compares in the element's type, so that negative integers count as small. `b != b` holds if b is NaN.
 template <typename T>
 struct Min {
   using A = typename SumType<T>::type;
@@ -64,8 +64,8 @@ class Tiles {
     for (begin_ = 0; begin_ < count; begin_ += kTile) {
       length_ = std::min(kTile, count - begin_);
       if constexpr (sizeof(A) == sizeof(T)) {
-        // The last reduction writes directly to the result. A leaf may lie there, which is safe since elements are read
-        // one by one.
+        // The last reduction writes directly to the result. A leaf may alias the result, because each element is read
+        // before it is written.
         auto* out = reinterpret_cast<A*>(out_) + begin_;
         const A* result = node(0, leaves_.size(), 0, out);
         if (result != out) std::memcpy(out, result, length_ * sizeof(T));
@@ -77,8 +77,8 @@ class Tiles {
   }
 
  private:
-  // Returns the result of a subtree, or null if all of it is missing. It lies in a leaf's own memory, in tiles_[level],
-  // or in `root`.
+  // Returns the result of a subtree, or null if the whole subtree is missing. The result lies in a leaf's own memory,
+  // in tiles_[level], or in `root`.
   const A* node(std::size_t first, std::size_t n, std::size_t level, A* root) {
     if (n == 1) return leaf(first, level);
     const std::size_t half = tree_split(n);

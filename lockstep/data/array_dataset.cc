@@ -15,8 +15,8 @@ constexpr std::int64_t kMostIntegerClasses = 1000, kMostFloatingClasses = 20, kR
 
 bool is_channel_count(std::int64_t dim) { return dim == 1 || dim == 3 || dim == 4; }
 
-// The statistics of training rows, column by column. Sums of squares are taken around the first row, in the order of
-// the rows.
+// Mean and standard deviation of each column of the training rows. Subtracts the first row from each row before it
+// sums, in the order of the rows, so that a large mean costs little precision.
 class RowStatistics {
  public:
   // Element i of a row belongs to column i / per_column % columns.
@@ -91,7 +91,7 @@ void settle_input(const FileArray& x, ArraySchema& schema) {
   }
 }
 
-// Channels are the columns of a picture, elements those of another row.
+// The columns are the channels of a picture, or the elements of another row.
 void learn_normalization(const FileArray& x, std::span<const std::int64_t> rows, bool bytes, ArraySchema& schema) {
   const bool picture = schema.input.size() == 3;
   if (picture && x.type() == ElementType::u8 && !bytes) {
@@ -255,10 +255,10 @@ Example ArrayDataset::batch(std::span<const std::int64_t> indices, std::span<con
   const auto channels = static_cast<std::size_t>(schema_.input[0]);
   const std::size_t per_channel = elements / channels;
   const bool normalized = !schema_.mean.empty();
-  // Fashion-MNIST and the like, at the speed of memory.
+  // The fast path, for Fashion-MNIST and the like: contiguous bytes that are only divided.
   const bool bytes_as_they_lie = x_.type() == ElementType::u8 && !normalized && !schema_.channels_last;
   std::vector<std::uint8_t> buffer(bytes_as_they_lie ? elements : 0);
-  // A row in random order lies anywhere in memory: waiting for it would take most of the time.
+  // Prefetches rows, because shuffled rows lie anywhere in memory and waiting for them would take most of the time.
   constexpr std::size_t kAhead = 4, kLine = 64;
   std::vector<float> plain(normalized ? 0 : elements);
   std::vector<double> exact(normalized ? elements : 0);

@@ -19,59 +19,59 @@
 namespace LOCKSTEP_API lockstep {
 
 struct ArraySchemaOptions {
-  // Not set: classification if y has one whole number for each example, of few different values that occur five times
-  // or more on average: at most 1,000 of an integer type, 20 of a floating one. Otherwise regression.
+  // Not set: classification if each y is one whole number, and class_names is set or the values are few: at most 1,000
+  // of an integer type or 20 of a floating type, which occur five times or more on average. Otherwise regression.
   std::optional<TaskKind> task = {};
-  // The names of the classes, by value of y, from 0. Empty: the values.
+  // Names of the classes: element i names the value i of y. Empty: the values are the names.
   std::vector<std::string> class_names{};
-  // Also normalizes pictures of bytes, instead of dividing them by 255.
+  // Normalizes pictures of bytes like other rows instead of dividing them by 255.
   bool normalize_bytes = false;
 };
 
-// How rows become examples. Pictures are rows of two or three axes, [H, W] or [C, H, W]; [H, W, C], where C is 1, 3, or
-// 4 and the row does not begin with such an axis, is reordered. Pictures of bytes are divided by 255. All other rows
-// are normalized: (value - mean) / standard deviation of the training rows, for each channel of a picture, and for each
+// How rows become examples. Rows of two or three axes are pictures, [H, W] or [C, H, W]; [H, W, C] is reordered if C is
+// 1, 3, or 4 and H is not. Pictures of bytes are divided by 255, and pictures of bools stay 0 and 1. All other rows are
+// normalized: (value - mean) / standard deviation of the training rows, for each channel of a picture, and for each
 // element of a row of one axis.
 struct ArraySchema {
-  // Of one row in the file, and of x in an example.
+  // Shape of one row in the file, and of x in an example.
   std::vector<std::int64_t> row, input;
   bool channels_last = false;
-  // Of x in training. Pictures of bytes, 0 to 255, and others, maybe 0 to 1, do not stand for each other.
+  // Element type of x in training, because pictures of bytes (0 to 255) and others (maybe 0 to 1) must not be mixed.
   std::optional<ElementType> type = {};
   double divisor = 1;
-  // For each channel or element; empty: not normalized. A standard deviation of 0 counts as 1.
+  // One value for each channel or element; empty if x is not normalized. A standard deviation of 0 is stored as 1.
   std::vector<double> mean{}, stddev{};
   TaskKind task = TaskKind::classification;
   // The value of y for each class, in ascending order, and the class's name.
   std::vector<std::int64_t> values{};
   std::vector<std::string> classes{};
-  // Regression: for each element of a label, of training rows.
+  // Regression: mean and standard deviation of each element of a label over the training rows.
   std::vector<double> target_mean{}, target_stddev{};
   std::string reason{};
 
   bool operator==(const ArraySchema&) const = default;
 };
 
-// Rows by a hash of the bytes of x and y: see in_validation(). Equal rows are in one part. Reads all rows, unless the
-// share is 0.
+// Assigns each row to a part by a hash of its bytes in x and y: see in_validation(). Equal rows get the same part.
+// Reads all rows, unless the share is 0.
 SplitRows split_rows(const FileArray& x, const FileArray& y, double validation_share);
 
-// Normalization comes from rows.train, classes from all rows of both parts. Throws an Error that names the file, what
-// was found, and what was expected: if x and y have different numbers of rows, for rows with more than three axes or
-// without elements, infinities and NaN in training rows, and one class only.
+// Takes normalization from rows.train and classes from both parts. Throws an Error that names the file, what was found,
+// and what was expected: for different numbers of rows in x and y, rows with more than three axes or without elements,
+// infinities and NaN in training rows, and a single class.
 ArraySchema make_array_schema(const FileArray& x, const FileArray& y, const SplitRows& rows,
                               const ArraySchemaOptions& options = {});
 
-// Examples are {x f32 [input]} and, with y, a label: i64 [] of a class, or f32 [elements] of numbers. Rows are read
-// when they are used. A value of y that is not one of the schema's, and a value of x that is not finite, is an error
-// that names the file and the row. Pictures of bytes where training had others, and the reverse, are an error.
+// Examples are {x f32 [input]} and, with y, a label: i64 [] of a class, or normalized f32 [elements]. Rows are read
+// when they are used. A value of y without a class in the schema, or a value of x that is not finite, is an error that
+// names the file and the row. Pictures of bytes are an error if training had other elements, and the reverse.
 class ArrayDataset : public Dataset {
  public:
   ArrayDataset(FileArray x, std::optional<FileArray> y, ArraySchema schema, std::vector<std::int64_t> rows);
   // All rows.
   ArrayDataset(FileArray x, std::optional<FileArray> y, ArraySchema schema);
   std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
-  // The class of each example; empty for numbers, and without y.
+  // Class of each example; empty for regression and without y.
   const std::vector<std::int64_t>& labels() const { return labels_; }
   using Dataset::get;
   Example get(std::int64_t index) const override;
@@ -82,7 +82,7 @@ class ArrayDataset : public Dataset {
   std::optional<FileArray> y_;
   ArraySchema schema_;
   std::vector<std::int64_t> rows_;
-  std::vector<std::int64_t> labels_;  // of classes, for rows_
+  std::vector<std::int64_t> labels_;  // class of each of rows_
   std::int64_t label_size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Batches of examples of different lengths: a function that makes a batch from its examples.
+// Functions that make a batch from examples, also from examples of different lengths.
 //
 //   // {words [length], label []} -> {words [n, longest], label [n]}
 //   DataLoader loader(texts, {.batch_size = 32, .collate = [](const std::vector<Example>& examples) -> Example {
@@ -16,28 +16,28 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Makes the parts of a batch, host tensors whose axis 0 has the samples, from one or more examples. A pure function,
-// safe to call from several threads at once.
+// Makes a batch from one or more examples: its parts are host tensors whose axis 0 has the samples. Must be a pure
+// function that several threads may call at once.
 using Collate = std::function<Example(const std::vector<Example>& examples)>;
 
-// Stacks each part of the examples along a new axis 0, as Dataset::batch() does. Throws unless each part has one shape
-// and one type, and no tensor requires gradients, which a batch, as a copy, would lose.
+// Stacks each part of the examples along a new axis 0, as Dataset::batch() does. Throws unless the examples agree in
+// the shape and type of each part, and if a tensor requires gradients: a batch is a copy, which would lose its history.
 Example default_collate(const std::vector<Example>& examples);
 
 // Part `part` of each example.
 std::vector<Tensor> part_of_each(const std::vector<Example>& examples, std::size_t part);
 
-// Host tensors of one shape and type that do not require gradients, stacked along a new axis 0.
+// Stacks host tensors along a new axis 0. Throws unless they agree in shape and type, and if one requires gradients.
 Tensor stack_parts(std::span<const Tensor> tensors);
 
 struct PadSequenceOptions {
-  // Of the elements after the end of a sequence.
+  // Value of the elements after the end of a sequence.
   double value = 0;
-  // The length of all sequences; longer ones are an error. 0: the longest one's.
+  // Length that all sequences get; a longer sequence is an error. 0: the length of the longest sequence.
   std::int64_t length = 0;
 };
 
-// [n, longest, ...] from n host tensors [length, ...], filled up at the end: torch.nn.utils.rnn.pad_sequence with
+// Returns [n, longest, ...] from n host tensors [length, ...], padded at the end: torch.nn.utils.rnn.pad_sequence with
 // batch_first. Throws unless they differ in their lengths only, and if one requires gradients.
 Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions& options = {});
 

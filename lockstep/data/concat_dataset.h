@@ -28,7 +28,7 @@ class ConcatDataset : public Dataset {
   Example raw(std::int64_t index) const override;
 
  private:
-  // The part that has the example, and its number there.
+  // Returns the part that has the example, and the index of the example in that part.
   std::pair<const Dataset&, std::int64_t> place_of(std::int64_t index) const;
 
   std::vector<std::shared_ptr<const Dataset>> parts_;

@@ -24,7 +24,7 @@ class DataLoader::Prefetcher {
     try {
       for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
     } catch (const std::exception& error) {
-      // A constructor that throws has no destructor to join them.
+      // The destructor, which joins the threads, does not run if the constructor throws.
       const std::size_t made = workers_.size();
       stop();
       fail("data loader: cannot make thread {} of {}: {}", made + 1, options.workers, error.what());
@@ -94,7 +94,7 @@ class DataLoader::Prefetcher {
         indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
       }
     }
-    // A batch without rows has the shape of any example.
+    // A batch without rows gets its shape from example 0.
     const bool none = indices.empty();
     const std::int64_t any = 0;
     if (none) indices = {&any, 1};
@@ -130,7 +130,7 @@ class DataLoader::Prefetcher {
     return batch;
   }
 
-  // Whether a batch is made from all of its examples, also where this process uses only some rows.
+  // Whether a batch is made from all of its examples even if this process keeps only some of its rows.
   bool needs_all() const { return options_.collate || options_.batch_transform; }
 
   static void check_rows(const char* option, const Example& batch, std::int64_t examples) {
@@ -268,7 +268,7 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (!prefetcher_->next(current_)) {
     done_ = true;
     current_.clear();
-    // If another loop has begun meanwhile, the epoch is that loop's.
+    // If another loop has begun meanwhile, epoch_ belongs to that loop.
     if (loader_->begun_ && loader_->epoch_ == epoch_) loader_->set_epoch(epoch_ + 1);
   }
   return *this;

@@ -20,8 +20,8 @@ namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions;  // parallel/split.h
 
-// Changes a finished batch, such as MixUp. `key` depends on (seed, epoch, number of the batch). A pure function, safe
-// to call from several threads at once. Axis 0 of each part keeps its length.
+// Changes a finished batch, as MixUp does. `key` depends on (seed, epoch, index of the batch). Must be a pure function
+// that several threads may call at once, and must keep the length of axis 0 of each part.
 using BatchTransform = std::function<Example(const Example& batch, RandomKey key)>;
 
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
@@ -33,15 +33,15 @@ struct DataLoaderOptions {
   bool shuffle = false;
   // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
-  // The seed of the order, also that of a sampler without a seed of its own, and of random transforms. Not set:
-  // RuntimeOptions::seed of this process when the loop begins, 0 without a Runtime.
+  // Seed of random transforms and of the order, unless the sampler has a seed of its own or is a DistributedSampler.
+  // Not set: RuntimeOptions::seed of this process when the loop begins, 0 without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
-  // Makes each batch from its examples, for examples that do not stack, such as sequences. It sees all examples of a
-  // batch, also where several processes share its rows, so that it pads them alike. Empty: Dataset::batch().
+  // Makes each batch from its examples, for examples that do not stack, such as sequences. Gets all examples of a batch
+  // even if several processes share its rows, so that all processes pad alike. Empty: Dataset::batch().
   Collate collate{};
-  // Applied to each batch. It sees all examples, so that every process loads all of them if several share a batch.
+  // Changes each batch. It gets the whole batch: if several processes share it, each of them loads all examples.
   BatchTransform batch_transform{};
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
@@ -71,31 +71,31 @@ class DataLoader {
   void set_epoch(std::int64_t epoch);
   // The epoch of the loop in progress or, after its end, of the next loop.
   std::int64_t epoch() const { return epoch_; }
-  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, the loop
-  // continues the interrupted epoch.
+  // Makes the next loop begin with batch `count` of epoch(), so that a run can resume in the middle: after a `break`,
+  // the next loop continues the interrupted epoch.
   void skip_batches(std::int64_t count);
 
   // The number of batches in an epoch.
   std::int64_t size() const;
   std::int64_t batch_size() const { return options_.batch_size; }
-  // The number of examples in batch `number` of an epoch, over all processes.
+  // Number of examples in batch `number` of an epoch, over all processes that share its rows.
   std::int64_t batch_examples(std::int64_t number) const;
   const Dataset& dataset() const { return *dataset_; }
 
   class Iterator;
   struct End {};
   Iterator begin();
-  // A loop over these rows of each batch only.
+  // Begins a loop over these rows of each batch only.
   Iterator begin(RowsOfBatch rows);
-  // A loop whose batches are pinned for this device, unless the options name another.
+  // Begins a loop that pins its batches for this device, unless DataLoaderOptions::pin_for names another.
   Iterator begin_for(Device device);
   Iterator begin(RowsOfBatch rows, Device pin_for);
   End end() const { return {}; }
 
-  // The batches of a loop where the model is, each an array of the parts of its examples, cut into shards. On CPUs,
-  // there are default_shards(batch_size()), so that the bits are the same on any number of devices; on GPUs, one for
-  // each device; or so many as the options say, {.shards = 8}. Places the model if nobody did. Examples of three parts:
-  // on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
+  // Returns the batches of a loop where the model is, each an array of the parts of its examples, cut into shards: on
+  // CPUs, default_shards(batch_size()), so that the bits are the same on any number of devices; on GPUs, one for each
+  // device; or as many as the options say, {.shards = 8}. Places the model if nobody did. Examples of three parts:
+  // on<3>(net). With a DistributedDataParallel as `model`, the batches have the rows of this rank, like its batches().
   //
   //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
   template <std::size_t N = 2, typename Model>
@@ -125,7 +125,7 @@ class DataLoader {
   // The number of batches in an epoch with this many examples in this process.
   std::int64_t batches_of(std::int64_t examples) const;
   std::int64_t epoch_ = 0;
-  bool begun_ = false;  // a loop of epoch_ has begun, and the next one needs another
+  bool begun_ = false;  // a loop of epoch_ has begun, so the next loop gets the next epoch
   std::int64_t skip_ = 0;
   // Cache of {epoch, its examples}, because making an order takes time.
   mutable std::pair<std::int64_t, std::int64_t> known_examples_{-1, 0};
@@ -139,8 +139,8 @@ class DataLoader::Iterator {
   bool operator==(End) const { return done_; }
   // The number of examples in the batch, over all processes that share its rows.
   std::int64_t examples() const;
-  // A hash of the examples, their order, and their random transforms. Processes that run the same loop get equal
-  // fingerprints.
+  // Hash of what decides the batches: the indices of the examples in order, the batch size, the first batch and the
+  // number of batches, the seed, and the epoch. Processes that run the same loop get equal fingerprints.
   std::uint64_t fingerprint() const;
 
  private:

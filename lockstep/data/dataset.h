@@ -15,7 +15,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The parts of one example, such as {image, label}, as host tensors, or of a batch, with one more axis in front.
+// Parts of one example, such as {image, label}, as host tensors; the parts of a batch have one more axis in front.
 using Example = std::vector<Tensor>;
 
 // Base class for your own data: implement size() and get(). Both must be safe to call from several threads at once.
@@ -23,17 +23,17 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
-  // 0 <= index < size(). Each part must have the same shape and type in all examples, unless the loader has a
-  // DataLoaderOptions::collate. Parts require no gradients, which a batch would lose: an error; detach() them.
+  // Expects 0 <= index < size(). Each part must have the same shape and type in all examples, unless the loader has a
+  // DataLoaderOptions::collate. Parts must not require gradients, which a batch would lose: detach() them.
   virtual Example get(std::int64_t index) const = 0;
-  // For data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every process and
-  // differs between epochs.
+  // Override it for data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every
+  // process and differs between epochs.
   virtual Example get(std::int64_t index, RandomKey key) const {
     (void)key;
     return get(index);
   }
-  // The example as the data have it, without transforms that the recipe names (TransformedDataset): what a receipt
-  // hashes. A data set that wraps another one passes the call on.
+  // Returns the example as a receipt hashes it: without the transforms that the recipe names (see TransformedDataset).
+  // A data set that wraps another one passes the call on.
   virtual Example raw(std::int64_t index) const { return get(index); }
   // Returns examples stacked along axis 0. `keys` is as long as `indices`. The default stacks the results of get().
   virtual Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const;

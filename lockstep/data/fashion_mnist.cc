@@ -105,7 +105,7 @@ Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<con
   auto* image = images.data_ptr<float>();
   auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < n; ++i) {
-    // A shuffled image lies anywhere in memory: waiting for it would take most of the time.
+    // Prefetches, because shuffled images lie anywhere in memory and waiting for them would take most of the time.
     constexpr std::int64_t kAhead = 4, kLine = 64;
     if (i + kAhead < n) {
       for (std::int64_t p = 0; p < pixels; p += kLine) __builtin_prefetch(source(i + kAhead) + p);

@@ -31,13 +31,13 @@ struct MnistFiles {
   std::vector<std::uint8_t> labels;  // count, each 0 to 9
 };
 
-// Finds the data: in `folder` if it is not empty, otherwise in the environment's LOCKSTEP_DATA, otherwise in the folder
-// of Debian's package dataset-fashion-mnist. If that folder does not exist, throws an error that says how to get the
-// data.
+// Returns the folder of the data: `folder` if it is not empty, otherwise that of the environment variable
+// LOCKSTEP_DATA, otherwise that of Debian's package dataset-fashion-mnist. Throws an error that says how to get the
+// data if the folder does not exist.
 std::filesystem::path find_fashion_mnist(const std::filesystem::path& folder = {});
 
-// Whether the folder has one of the four files of MNIST, by its name. Data sets in MNIST's place have the same files,
-// and ten classes.
+// Whether the folder has a file with the name of one of MNIST's four files. Drop-in replacements of MNIST, such as
+// Fashion-MNIST, have files of the same names, and ten classes.
 bool is_mnist(const std::filesystem::path& folder);
 
 // Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte` (`t10k-` for the test part), each plain or gzipped,

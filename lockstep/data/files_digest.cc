@@ -28,7 +28,7 @@ void add_to_digest(const std::string& name, const std::filesystem::path& file, c
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(file, error);
   check(!error, "cannot read {}: {}", file.string(), error.message());
-  // A name has any bytes but NUL.
+  // NUL ends the name and the size, because a name may have any byte but NUL.
   const std::string entry = fmt::format("{}{}{}{}", name, '\0', size, '\0');
   all.update(std::as_bytes(std::span(entry)));
   if (!options.contents) return;

@@ -12,14 +12,14 @@
 namespace LOCKSTEP_API lockstep {
 
 struct DigestOptions {
-  // Hash the bytes of the files, too; it takes as long as reading them.
+  // Hashes the contents of the files, too, which takes as long as reading them.
   bool contents = false;
 };
 // SHA-256, 64 hexadecimal digits, of the names (relative to `root`) and sizes of files, in any order. It identifies the
 // data of a training run. Throws if a file cannot be read.
 std::string files_digest(const std::filesystem::path& root, const std::vector<std::filesystem::path>& files,
                          const DigestOptions& options = {});
-// The same for files below `root`, by their names relative to it. A million paths take half a gigabyte.
+// The same for files below `root`, given by their names relative to it, because a million paths take half a gigabyte.
 std::string files_digest_of_names(const std::filesystem::path& root, std::vector<std::string> names,
                                   const DigestOptions& options = {});
 

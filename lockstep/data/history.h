@@ -1,4 +1,4 @@
-// Internal: a batch is a copy of its examples, which would lose their history.
+// Internal: refuses examples with a history, because a batch is a copy, which would lose it.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Throws for a tensor that requires gradients. `what`, with `args`, names it.
+// Throws for a tensor that requires gradients. The error names it by `what` with `args`.
 template <typename... Args>
 void check_no_history(const Tensor& t, fmt::format_string<Args...> what, Args&&... args) {
   if (!t.defined() || !t.requires_grad()) return;

@@ -23,10 +23,10 @@ using FileId = std::pair<dev_t, ino_t>;
 
 bool hidden(std::string_view name) { return name.starts_with('.'); }
 
-// Names, in any order, of the files in a class folder and the folders in it.
+// Lists the files in a class folder and in its subfolders, sorted by the bytes of their paths.
 class FolderScan {
  public:
-  // `skipped` is null if what cannot be read is an error.
+  // `skipped` gets the folders that cannot be read; if it is null, such a folder is an error.
   FolderScan(const std::filesystem::path& root, std::vector<SkippedImage>* skipped) : skipped_(skipped) { enter(root); }
   FolderScan() = default;
   std::vector<std::string> files_of(const std::filesystem::path& folder, const std::string& class_name) {
@@ -37,7 +37,7 @@ class FolderScan {
   }
 
  private:
-  // Returns whether the folder is one of those that it lies in.
+  // Adds the folder to above_. Returns whether it was there already, because a link leads to a folder that it lies in.
   bool enter(const std::filesystem::path& folder) {
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0) return false;  // reading it says why
@@ -84,8 +84,8 @@ struct Inspected {
   std::string error;
 };
 
-// Looks at each file, on threads. Without skip_broken, stops at the first error, which is the first one in order too:
-// files are begun in order, and those that have begun are finished.
+// Inspects the files on several threads. Without skip_broken, stops at an error; the results then hold the first error
+// in order, because files are begun in order and each begun file is finished.
 std::vector<Inspected> inspect(const std::filesystem::path& folder, std::span<const std::string> files,
                                const ImageFolderOptions& options, int threads) {
   std::vector<Inspected> results(files.size());

@@ -21,15 +21,15 @@
 namespace LOCKSTEP_API lockstep {
 
 struct ImageFolderOptions {
-  // Of all pictures. 1: gray. 3: color. 0: 1 if all pictures are gray, otherwise 3.
+  // Channels of all pictures. 1: gray. 3: color. 0: 1 if all pictures are gray, otherwise 3.
   std::int64_t channels = 0;
-  // Leaves out what cannot be read as a picture: see skipped(). It decodes each picture once to find out.
+  // Leaves out files that cannot be read as pictures: see skipped(). Decodes each picture once to find them.
   bool skip_broken = false;
   std::int64_t max_pixels = 0;  // as ImageOptions::max_pixels
   // A class without pictures is an error unless this is set.
   bool allow_empty = false;
-  // The threads that look at the files, before the constructor returns. 0: one for each processor that this process may
-  // use, at most eight.
+  // Number of threads that inspect the files before the constructor returns. 0: one for each processor that this
+  // process may use, at most eight.
   int threads = 0;
 };
 
@@ -38,11 +38,11 @@ struct SkippedImage {
   std::string reason;
 };
 
-// The constructor lists the files and reads each one's header, so that a file that is no picture is an error at once;
-// get() reads and decodes, and keeps nothing. Classes are the folders in `root`, sorted by the bytes of their names,
-// and so are the pictures of a class, by their paths in it: the order is the same on every file system. Folders in a
-// class belong to it. Hidden files and folders (.name) and files beside the classes do not count. Links are followed; a
-// folder that contains itself is an error. A link whose target is missing counts as a broken picture.
+// The constructor lists the files and reads the header of each, so that a file that is not a picture is an error at
+// once; get() reads and decodes a picture and keeps nothing. Classes are the folders in `root`, sorted by the bytes of
+// their names. The pictures of a class, with those in its subfolders, are sorted by the bytes of their paths, so the
+// order is the same on every file system. Ignores hidden files and folders (.name) and files outside class folders.
+// Links are followed; a folder that contains itself is an error. A link without a target counts as a broken picture.
 class ImageFolder : public Dataset {
  public:
   explicit ImageFolder(std::filesystem::path root, const ImageFolderOptions& options = {});
@@ -59,13 +59,13 @@ class ImageFolder : public Dataset {
   // The path below the root: "cat/more/2.png".
   std::string name(std::int64_t index) const;
   std::filesystem::path path(std::int64_t index) const { return root_ / name(index); }
-  // What skip_broken left out, by class and name.
+  // Files and folders that skip_broken left out, class by class.
   const std::vector<SkippedImage>& skipped() const { return skipped_; }
 
   struct Sizes {
     std::int64_t min_height = 0, max_height = 0, min_width = 0, max_width = 0;
   };
-  // Over all pictures.
+  // Smallest and largest extents over all pictures.
   const Sizes& sizes() const { return sizes_; }
   // "300 pictures in 3 classes (cat 100, dog 100, owl 100), 24 x 24 to 48 x 40 pixels, color", with names escaped.
   std::string str() const;
@@ -78,19 +78,19 @@ class ImageFolder : public Dataset {
   std::int64_t channels_ = 3;
   std::int64_t max_pixels_;
   std::vector<std::string> classes_;
-  std::vector<std::int64_t> class_starts_{0};  // the first picture of each class, and the number of pictures
-  // Compact, for millions of files: picture i of a class is files_[starts_[i], starts_[i + 1]), its path in the class.
+  std::vector<std::int64_t> class_starts_{0};  // index of the first picture of each class, then size()
+  // Path of picture i in its class: files_[starts_[i], starts_[i + 1]); one string is compact for millions of files.
   std::string files_;
   std::vector<std::uint64_t> starts_{0};
   std::vector<SkippedImage> skipped_;
   Sizes sizes_;
 };
 
-// The files in a folder and in the folders in it, by their paths below it, sorted by their bytes: "more/2.png". Hidden
-// ones do not count, links are followed, and a folder that contains itself or cannot be read is an error.
+// Returns the paths of the files in a folder and its subfolders, relative to it, sorted by bytes: "more/2.png". Ignores
+// hidden files and folders and follows links. Throws for a folder that contains itself or cannot be read.
 std::vector<std::string> files_below(const std::filesystem::path& folder);
 
-// Whether a folder in `path` has a JPEG or PNG picture, by content, among its first files. Never throws.
+// Whether a subfolder of `path` has a JPEG or PNG picture, by content, among its first 100 files. Never throws.
 bool is_image_folder(const std::filesystem::path& path);
 
 }  // namespace lockstep

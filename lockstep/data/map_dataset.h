@@ -25,7 +25,7 @@ class MapDataset : public Dataset {
   std::int64_t size() const override { return inner_->size(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
-  // With the key of get(index): no recipe names the transform.
+  // Applies the transform, too, because no recipe names it; uses the key of get(index).
   Example raw(std::int64_t index) const override;
 
  private:

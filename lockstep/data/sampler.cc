@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of the loader that asks for an order.
+// Seed of the loader that asks for an order.
 thread_local std::optional<std::uint64_t> loader_seed;
 
 std::uint64_t chosen_seed(std::optional<std::uint64_t> own) {
@@ -74,7 +74,7 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
 std::vector<std::int64_t> WeightedRandomSampler::order(std::int64_t epoch) const {
   const RandomKey key =
       random_key(chosen_seed(options_.seed), {hash_name("weighted examples"), static_cast<std::uint64_t>(epoch)});
-  // The sums of a binary tree over the weights, leaves last, so that drawn examples can be taken out.
+  // Sums in a binary tree whose last nodes, the leaves, are the weights, so that a drawn example can be taken out.
   std::size_t leaves = 1;
   while (leaves < weights_.size()) leaves *= 2;
   std::vector<double> sums(2 * leaves, 0);
@@ -86,7 +86,7 @@ std::vector<std::int64_t> WeightedRandomSampler::order(std::int64_t epoch) const
     std::size_t node = 1;
     while (node < leaves) {
       node *= 2;
-      // Rounding may place the point behind the last weight.
+      // Goes left if the right sum is 0, because rounding may place the point past the last weight.
       if (point >= sums[node] && sums[node + 1] > 0) point -= sums[node++];
     }
     drawn.push_back(static_cast<std::int64_t>(node - leaves));
@@ -107,7 +107,7 @@ DistributedSampler::DistributedSampler(std::int64_t size, DistributedSamplerOpti
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {
   const auto& o = options_;
-  // Loaders may have a seed of each rank's own, but all ranks cut one order.
+  // Ignores the loader's seed, which may differ between ranks, because all ranks must cut one order.
   const std::uint64_t seed = o.seed ? *o.seed : default_seed("sampler");
   std::vector<std::int64_t> all = o.shuffle ? shuffled(size_, seed, epoch) : in_order(size_);
   auto world = static_cast<std::size_t>(o.world_size);

@@ -1,7 +1,7 @@
 // Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
-// (seed, epoch). Any process can compute it, so a resumed run can find its place. A seed that is not set is that of the
-// DataLoader or Trainer that has the sampler; where it has none, RuntimeOptions::seed of this process, 0 without a
-// Runtime.
+// (seed, epoch). Any process can compute it, so a resumed run can find its place. A sampler without a seed takes that
+// of its DataLoader or Trainer (except DistributedSampler) or, if there is none, RuntimeOptions::seed of this process,
+// 0 without a Runtime.
 //
 //   DataLoader loader(data, {.sampler = std::make_shared<SequentialSampler>(data.size())});
 #pragma once
@@ -17,17 +17,17 @@ namespace LOCKSTEP_API lockstep {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  // The numbers of the examples of epoch `epoch`, in order. A pure function of its argument; safe to call from several
-  // threads at once.
+  // Returns the indices of the examples of epoch `epoch`, in order. Must be a pure function of its argument that
+  // several threads may call at once.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
-  // The same for a loader with this seed, if it has one: all samplers without a seed of their own follow it, also those
-  // that order() asks.
+  // The same for a loader with this seed, if it has one: samplers without a seed of their own, also those that order()
+  // calls, use it, except DistributedSampler.
   std::vector<std::int64_t> order_for(std::optional<std::uint64_t> seed, std::int64_t epoch) const;
   struct RankSizes {
     std::int64_t least = 0, most = 0;
   };
-  // For samplers that divide the data among ranks: the smallest and largest number of examples per rank. Loaders use
-  // them to make the same number of batches on every rank.
+  // Smallest and largest number of examples per rank, for samplers that divide the data among ranks. Loaders use them
+  // to make the same number of batches on every rank.
   virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
 };
 
@@ -41,7 +41,7 @@ class SequentialSampler : public Sampler {
   std::int64_t size_;
 };
 
-// A different permutation in every epoch (Fisher-Yates with counter-based numbers).
+// A different permutation in every epoch (Fisher-Yates with counter-based random numbers).
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t size, std::optional<std::uint64_t> seed = {});
@@ -58,9 +58,9 @@ struct WeightedRandomSamplerOptions {
   std::optional<std::uint64_t> seed = {};
 };
 
-// `samples` draws in every epoch, in which example i has the share weights[i] of all weights: to balance rare classes,
-// as torch.utils.data.WeightedRandomSampler. The same draws in all processes. Throws unless weights are finite and at
-// least 0, and enough of them above 0 for the draws.
+// Draws `samples` examples in every epoch, with probabilities in proportion to their weights, for example to balance
+// rare classes, as torch.utils.data.WeightedRandomSampler. Draws the same in all processes. Throws unless all weights
+// are finite and at least 0, and enough of them are above 0 for the draws.
 class WeightedRandomSampler : public Sampler {
  public:
   WeightedRandomSampler(std::vector<double> weights, std::int64_t samples, WeightedRandomSamplerOptions options = {});
@@ -85,8 +85,8 @@ struct DistributedSamplerOptions {
   bool pad = false;
 };
 
-// The part of one rank: examples rank, rank + world_size, ... of the global order. Throws unless 0 <= rank <
-// world_size, and if `pad` and `drop_last` are both set.
+// The part of one rank: examples rank, rank + world_size, ... of the global order. Ignores the loader's seed, which may
+// differ between ranks. Throws unless 0 <= rank < world_size, and if `pad` and `drop_last` are both set.
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, DistributedSamplerOptions options);

@@ -34,7 +34,7 @@ Example Subset::batch(std::span<const std::int64_t> indices, std::span<const Ran
 
 namespace {
 
-// The numbers of examples of each part.
+// Returns the number of examples of each part.
 std::vector<std::int64_t> split_lengths(std::int64_t size, const std::vector<double>& lengths) {
   check(!lengths.empty(), "random_split: no lengths");
   double sum = 0;

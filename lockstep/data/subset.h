@@ -16,7 +16,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The examples of `inner` with these numbers, in this order. An example may be there more than once.
+// The examples of `inner` with these indices, in this order. An index may occur more than once.
 class Subset : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> inner, std::vector<std::int64_t> indices);
@@ -28,7 +28,7 @@ class Subset : public Dataset {
   Example get(std::int64_t index, RandomKey key) const override;
   Example raw(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
-  // The numbers in `inner`.
+  // Indices in `inner`.
   const std::vector<std::int64_t>& indices() const { return indices_; }
 
  private:
@@ -38,9 +38,9 @@ class Subset : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-// Disjoint random parts that cover the data, as torch.utils.data.random_split: `lengths` are shares that add up to 1,
-// of which the first parts get one example more if they do not come out even, or numbers of examples that add up to
-// size(). A function of the seed and the size; not set, the seed is RuntimeOptions::seed, 0 without a Runtime.
+// Splits the data into disjoint random parts that cover it, as torch.utils.data.random_split. `lengths` are shares that
+// add up to 1 (examples that are left after rounding down go to the first parts, one each) or counts that add up to
+// size(). The parts depend on the seed and the size only. Without a seed: RuntimeOptions::seed, or 0.
 std::vector<Subset> random_split(const std::shared_ptr<const Dataset>& data, const std::vector<double>& lengths,
                                  std::optional<std::uint64_t> seed = {});
 template <std::derived_from<Dataset> D>

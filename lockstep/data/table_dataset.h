@@ -14,11 +14,11 @@
 namespace LOCKSTEP_API lockstep {
 
 // Examples are {x f32 [features]} and, if the table has the schema's target, a label: i64 [] of a class, or f32 [1] of
-// a number. x is as TableSchema says: numbers, then the numbers of categories. All rows are encoded here, in 4 bytes
-// for each feature; the table is not needed any more.
+// a number. x has the normalized numbers, then the indices of the categories: see TableSchema. The constructor encodes
+// all rows, in 4 bytes for each feature, so the table is not needed afterwards.
 class TableDataset : public Dataset {
  public:
-  // Throws as TableEncoder does. Without `labels`, the target is not looked at: it may have any cells.
+  // Throws as TableEncoder does. Without `labels`, ignores the target, whose cells may then hold anything.
   TableDataset(const Table& table, const TableSchema& schema, std::span<const std::int64_t> rows,
                Unseen unseen = Unseen::error, bool labels = true);
   // All rows.
@@ -27,10 +27,10 @@ class TableDataset : public Dataset {
   using Dataset::get;
   Example get(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
-  // The class of each example; empty for numbers, and without a target.
+  // Class of each example; empty for regression and without labels.
   const std::vector<std::int64_t>& labels() const { return labels_; }
   bool labeled() const { return labeled_; }
-  // Cells that Unseen::as_missing applied to.
+  // Number of cells to which Unseen::as_missing applied.
   std::int64_t unseen() const { return unseen_; }
 
  private:

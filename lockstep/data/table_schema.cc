@@ -18,19 +18,19 @@ namespace {
 constexpr std::int64_t kMostWholeClasses = 20;
 constexpr std::int64_t kRowsPerWholeClass = 5;
 constexpr std::int64_t kFewestDifferentTexts = 20;
-// Category numbers are exact in f32.
+// f32 holds the indices of this many categories exactly.
 constexpr std::int64_t kMostCategories = std::int64_t{1} << 24;
 
-// What the cells of a column are.
+// What the cells of a column hold.
 struct ColumnCells {
   std::int64_t missing = 0, numbers = 0, not_finite = 0, texts = 0;
-  // The first rows of their kind.
+  // First row with a cell of each kind; -1: there is none.
   std::int64_t first_missing = -1, first_not_finite = -1, first_text = -1;
-  // The texts of number cells, while they are at most kMostWholeClasses + 1 different ones.
+  // Different texts of number cells, at most kMostWholeClasses + 1 of them.
   std::set<std::string_view> values{};
   bool whole = true;
   std::int64_t present() const { return numbers + not_finite + texts; }
-  // Some cells are damaged, or there are none.
+  // Whether it is a column of numbers. At most one cell in ten may be a text, as a damaged number.
   bool has_numbers() const { return numbers > 0 && numbers >= 9 * texts; }
 };
 
@@ -42,7 +42,7 @@ void for_each_row(const SplitRows& rows, const F& f) {
 
 ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t column) {
   ColumnCells cells;
-  // f64 does not tell whole numbers from 2^53 on apart; their texts do.
+  // f64 cannot tell apart whole numbers of 2^53 or more; their digits can.
   const auto is_whole = [](std::string_view cell, double value) {
     const bool digits = cell.find_first_not_of("+-0123456789") == cell.npos;
     return value == std::floor(value) && (std::abs(value) < 0x1p53 || digits);
@@ -79,7 +79,7 @@ void check_numbers(const Table& table, std::int64_t column, const ColumnCells& c
   }
 }
 
-// "1,5" and nothing else: a table from a place with another decimal point.
+// Throws if all cells are numbers and some have a comma, such as "1,5", from a locale with decimal commas.
 void check_decimal_commas(const Table& table, const SplitRows& rows, std::int64_t column) {
   std::int64_t first = -1;
   bool all = true;
@@ -104,7 +104,7 @@ struct Moments {
   double mean = 0, stddev = 1;
 };
 
-// In the order of the values. `where` names them in errors.
+// Sums in the order of the values. `where` names the values in errors.
 Moments moments_of(const std::vector<double>& values, const std::string& where) {
   if (values.empty()) return {};
   const auto [least, most] = std::ranges::minmax(values);
@@ -178,7 +178,7 @@ bool all_texts_differ(const Table& table, const SplitRows& rows, std::int64_t co
   return differ;
 }
 
-// The index that pandas writes before the columns: 0, 1, 2, ..., without a name.
+// Whether the column is the index that pandas writes first: 0, 1, 2, ... or 1, 2, 3, ..., without a name.
 bool is_row_numbers(const Table& table, std::int64_t column) {
   if (column != 0 || !table.has_header() || table.names()[0] != "1" || table.rows() < 3) return false;
   const CellNumber first = parse_cell(table.cell(0, 0));
@@ -441,7 +441,7 @@ std::int64_t TableEncoder::label(std::int64_t row) const {
   check(target_ >= 0, "{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
   const std::string_view cell = table_->cell(row, target_);
   auto found = std::ranges::find(schema_->classes, cell);
-  // Programs write whole numbers as 1.0 where other rows miss cells.
+  // Programs write whole numbers as 1.0 in a column with missing cells.
   if (found == schema_->classes.end() && schema_->numeric_classes && cell.find('.') != cell.npos) {
     const CellNumber number = parse_cell(cell);
     const bool whole = number.kind == CellKind::number && number.value == std::floor(number.value);

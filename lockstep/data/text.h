@@ -28,7 +28,7 @@ class CharacterSet {
 };
 
 struct TextOptions {
-  // The characters of an example.
+  // Number of characters of an example.
   std::int64_t context = 128;
   // For training: each example starts at a random position, which differs in each epoch. Otherwise, each example starts
   // where the previous one ends.

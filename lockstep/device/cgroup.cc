@@ -32,7 +32,7 @@ std::vector<std::string> words(const std::string& text) {
   return result;
 }
 
-// Empty for "max", for -1 (no limit in version 1), and for text that is not a number.
+// Returns nothing for "max", for -1 (no limit in version 1), and for text that is not a number.
 std::optional<std::uint64_t> number(const std::string& word) {
   std::uint64_t value = 0;
   const char* end = word.data() + word.size();
@@ -92,7 +92,7 @@ struct Folder {
   fs::path path;
 };
 
-// The folders of this process's group and of all groups above it that can be seen.
+// The folders of this process's group and of its visible parent groups.
 std::vector<Folder> group_folders(const fs::path& root, std::string_view controller) {
   const std::string proc_cgroup = text_of(root / "proc/self/cgroup");
   std::vector<Folder> folders;
@@ -101,7 +101,7 @@ std::vector<Folder> group_folders(const fs::path& root, std::string_view control
     folders.push_back({mount.version2, point});
     const std::optional<std::string> group = group_path(proc_cgroup, mount.version2, controller);
     if (!group) continue;
-    // A container may see its own group mounted as the root, while its path is the one on the host or contains "..".
+    // In a container, the own group may be mounted as the root while its path is the host's or contains "..".
     const fs::path below = fs::path(*group).lexically_relative(mount.root);
     if (below.empty() || below == "." || *below.begin() == ".." || group->find("..") != std::string::npos) continue;
     fs::path folder = point;
@@ -128,7 +128,7 @@ std::optional<std::size_t> memory_limit(const Folder& folder) {
   return number_in(folder.path / (folder.version2 ? "memory.max" : "memory.limit_in_bytes"));
 }
 
-// "anon 4096" in memory.stat; version 1 has "total_rss 4096", with the groups below.
+// Sums lines of memory.stat: "anon 4096" and "shmem 0"; in version 1 "total_rss" and "total_shmem", with child groups.
 std::optional<std::size_t> memory_used(const Folder& folder) {
   std::istringstream lines(text_of(folder.path / "memory.stat"));
   std::optional<std::size_t> used;

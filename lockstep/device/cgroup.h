@@ -12,13 +12,13 @@ struct CgroupLimits {
   // The CPU time that the group may use, in CPUs: ceil(quota / period), at least 1.
   std::optional<int> cpus;
   std::optional<std::size_t> memory_bytes;
-  // What all processes of the group with that limit use now, except the page cache, which the system can drop. Empty if
-  // the group does not say.
+  // Bytes of anonymous and shared memory that the group with that limit uses now. The page cache does not count,
+  // because the system can drop it. Empty if the group does not say.
   std::optional<std::size_t> memory_used;
 };
 
-// The lowest limits in the hierarchy above this process, versions 1 and 2. `root` is the root of the file system. A
-// file that cannot be read or parsed sets no limit, because there may be no control groups.
+// Returns the lowest limits of this process's group and its parent groups, of versions 1 and 2. `root` is the root of
+// the file system. A file that cannot be read or parsed sets no limit, because there may be no control groups.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

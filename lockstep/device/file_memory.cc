@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// The pages of this process that are in memory. 0 where the system does not say.
+// Bytes of this process that are in memory; 0 if the system does not say.
 std::uint64_t resident_bytes() {
   std::string text;
   try {
@@ -40,7 +40,7 @@ std::uint64_t memory_for_file(std::uint64_t file_bytes) {
 
 void check_file_memory(std::uint64_t needed, std::uint64_t file_bytes, std::string_view name, std::string_view claim,
                        std::string_view way) {
-  if (needed <= kMemoryOfSmallFile) return;  // without a look at /proc for each picture
+  if (needed <= kMemoryOfSmallFile) return;  // saves reading /proc for each picture
   check(needed <= memory_in_proportion(file_bytes),
         "{}: {}: takes {} bytes of memory, the limit for a file of {} bytes is {}{}{}", name, claim, needed, file_bytes,
         memory_in_proportion(file_bytes), way.empty() ? "" : "; ", way);

@@ -1,7 +1,7 @@
 // Internal: how much memory a file may take when it is read.
 //
-// A file of a few KB can claim, or unpack to, more than any memory. So readers count all that they will make of a file,
-// copies too, before they make it. docs/your-data.md and SECURITY.md state the ratio.
+// A file of a few KB can claim, or unpack to, more memory than any machine has. Before readers allocate, they therefore
+// add up all memory that the file will take, including copies. docs/your-data.md and SECURITY.md state the ratio.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// A file may take so many times its size, and a small one so many bytes. Files of numbers and pictures that people
-// use stay below: a table that is packed by gzip takes some 30 to 150 times its size, a page of a scanner 100 times.
+// A file may take kMemoryPerFileByte times its size, or kMemoryOfSmallFile bytes if that is more. Usual tables and
+// pictures stay below: a table packed by gzip takes some 30 to 150 times its size, a scanned page 100 times.
 inline constexpr std::uint64_t kMemoryPerFileByte = 256;
 inline constexpr std::uint64_t kMemoryOfSmallFile = std::uint64_t{64} << 20;
 
@@ -20,12 +20,12 @@ constexpr std::uint64_t memory_in_proportion(std::uint64_t file_bytes) {
   return bytes > kMemoryOfSmallFile ? bytes : kMemoryOfSmallFile;
 }
 
-// For check_file_memory(): no limit in proportion to the file.
+// File size for check_file_memory() that sets no limit in proportion to the file.
 inline constexpr std::uint64_t kAnyProportion = UINT64_MAX;
 
-// Three quarters of what this process may use and does not use yet.
+// Returns three quarters of the memory that this process may use and does not use yet, in bytes.
 std::uint64_t memory_left();
-// What a file of this size may take now: in proportion, and of the memory that is left.
+// Returns the bytes that a file of this size may take now: at most memory_in_proportion() and memory_left().
 std::uint64_t memory_for_file(std::uint64_t file_bytes);
 
 // Throws unless a file of `file_bytes` bytes may take `needed` bytes of memory. The error names the file, what it

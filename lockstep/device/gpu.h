@@ -31,23 +31,23 @@ struct GpuList {
   std::vector<UnusableGpu> left_out;
   // The reason for the user if `gpus` is empty: "no CUDA-capable device is detected (cudaErrorNoDevice)".
   std::string why_none;
-  // CUDA failed, so the machine may have GPUs, and a caller that prefers GPUs must not fall back to the CPU. False if
-  // the machine has no GPU, no driver, or only GPUs that are left out.
+  // True if CUDA failed: the machine may have GPUs, so a caller that prefers GPUs must not fall back to the CPU. False
+  // if the machine has no GPU, no driver, or only GPUs that are left out.
   bool failed = false;
 };
 
-// Never throws: a machine without GPUs or a driver is valid.
+// Returns the reason instead of throwing if CUDA finds no GPU or fails.
 GpuList find_gpus();
 
-// Lets two GPUs read each other's memory. Returns whether they can. Each pair of a group needs its own call: a GPU
-// that reads two others does not let those read each other.
+// Lets two GPUs read each other's memory. Returns whether they can. Each pair of a group needs its own call: two GPUs
+// that a third one can read may be unable to read each other.
 bool connect_gpus(int a, int b);
 
-// A stream of a GPU; an urgent one has priority. With LOCKSTEP_CUDA_SYNC=1 in the environment, recording a ticket waits
-// for it, so that a GPU failure is reported for the task that caused it.
+// Makes a stream of a GPU; an urgent stream has priority. With LOCKSTEP_CUDA_SYNC=1 in the environment, recording a
+// ticket waits for its work, so that a GPU failure is reported for the task that caused it.
 std::shared_ptr<Stream> make_gpu_stream(int gpu, bool urgent);
 
-// A capture of GPU streams; `timed`: with times. Null with LOCKSTEP_CUDA_SYNC=1, which waits for each task.
+// Makes a capture of GPU streams; `timed`: with times. Null with LOCKSTEP_CUDA_SYNC=1, which waits for each task.
 std::unique_ptr<StreamCapture> make_gpu_capture(bool timed);
 
 // The GPU's memory.

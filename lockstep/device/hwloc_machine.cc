@@ -36,7 +36,7 @@ class Topology {
 
 CpuNodes machine_cpus() {
   const Topology topology;
-  std::map<int, std::size_t> index;  // by node number
+  std::map<int, std::size_t> index;  // index in `nodes`, by NUMA node
   CpuNodes nodes;
   for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PU, pu));) {
     const auto [node, is_new] = index.try_emplace(hwloc_bitmap_first(pu->nodeset), nodes.size());

@@ -1,5 +1,5 @@
-// Internal: what the machine says of its CPUs: by hwloc (hwloc_machine.cc), or by /sys alone in a build without hwloc
-// (no_hwloc.cc).
+// Internal: the machine's CPUs and their model, read with hwloc (hwloc_machine.cc) or, in a build without hwloc, from
+// the kernel's files (no_hwloc.cc).
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-// All CPUs by NUMA node: hardware threads of one core, and cores of one cache, side by side.
+// All CPUs by NUMA node. Hardware threads of one core, and cores that share a cache, are adjacent.
 CpuNodes machine_cpus();
 
 // "Intel(R) Xeon(R) Gold 6454S"; empty if the machine does not say.
 std::string machine_model();
 
-// The same from the kernel's files in a folder like /sys/devices/system, and from text like that of /proc/cpuinfo. Does
-// not list CPUs that the folder does not describe.
+// Read the same from a folder like /sys/devices/system, and from text like that of /proc/cpuinfo. CPUs that the folder
+// does not describe are left out.
 CpuNodes read_system_cpus(const std::filesystem::path& system);
 std::string model_in_cpuinfo(const std::string& text);
 

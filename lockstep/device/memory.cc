@@ -22,7 +22,7 @@ std::size_t mapped_bytes(std::size_t bytes) {
   return round_up(bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
-// Maps enough to hold an aligned block wherever the mapping starts, and unmaps the rest before and after it.
+// Maps enough to hold an aligned block wherever the mapping starts, and unmaps what lies before and after the block.
 void* map_aligned(std::size_t bytes) {
   const std::size_t total = bytes + kHugePage;
   void* mapping = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,7 +37,7 @@ void* map_aligned(std::size_t bytes) {
   return block;
 }
 
-// Null if there is not enough memory.
+// Returns null if there is not enough memory.
 void* try_to_allocate(std::size_t bytes) {
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - 2 * kHugePage;
   if (bytes > kMost) return nullptr;

@@ -16,22 +16,22 @@ void* allocate_pages(std::size_t bytes);
 // Frees a block; `bytes` must be the allocated size. Null is ignored.
 void free_pages(void* block, std::size_t bytes) noexcept;
 
-// Where an allocator gets its memory: the host's pages, a device's memory, or host memory that a device reads itself.
+// Source of an allocator's memory: the host's pages, a device's memory, or host memory that a device reads itself.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // Uninitialized, aligned to at least 64 bytes; null if there is not enough memory. Throws Error if the device has
-  // failed.
+  // Returns uninitialized memory, aligned to at least 64 bytes; null if there is not enough. Throws Error if the device
+  // has failed.
   virtual void* allocate(std::size_t bytes) = 0;
   // `bytes` must be the allocated size.
   virtual void free(void* block, std::size_t bytes) noexcept = 0;
   // Bytes still available to all users together; empty if unknown.
   virtual std::optional<std::size_t> left() const { return {}; }
-  // Asks its other users to return unused memory.
+  // Asks the other users of the source to return unused memory.
   virtual void reclaim() {}
 };
 
-// allocate_pages and free_pages.
+// Uses allocate_pages() and free_pages(), but returns null instead of throwing.
 class HostPages final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override;

@@ -1,4 +1,4 @@
-// Built without hwloc: the kernel's files say the same of CPUs.
+// Replaces hwloc_machine.cc in a build without hwloc: reads the kernel's files.
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/device/machine.h"

@@ -16,12 +16,12 @@ namespace lockstep {
 // The device has failed, or a kernel has found invalid data.
 class StreamError : public Error {
  public:
-  // What is lost, besides what reads it.
+  // Which work is lost, in addition to the work that reads its results.
   enum class Lost {
-    from_ticket,  // all work queued behind ticket() - 1: the device has failed, or cannot tell the ticket exactly
+    from_ticket,  // all work from ticket() on: the device has failed, or cannot tell the ticket exactly
     ticket,       // the work of this ticket: a kernel has found invalid data
   };
-  // `ticket`: the first one whose work is lost, as exactly as the stream can tell. Work of earlier tickets is good.
+  // `ticket`: the first ticket whose work is lost, as exactly as the stream can tell. Work of earlier tickets is good.
   StreamError(const std::string& what, std::uint64_t ticket, Lost lost = Lost::from_ticket)
       : Error(what), ticket_(ticket), lost_(lost) {}
   std::uint64_t ticket() const { return ticket_; }
@@ -32,14 +32,14 @@ class StreamError : public Error {
   Lost lost_;
 };
 
-// In nanoseconds of std::chrono::steady_clock.
+// Times in nanoseconds of std::chrono::steady_clock.
 struct TimeSpan {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-// Only the thread that queues calls record() and wait(); any thread may call the others at any time. The destructor
-// lets the device finish the queued work.
+// Only the thread that queues work may call record() and wait(); any thread may call the other functions at any time.
+// The destructor lets the device finish the queued work.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -49,9 +49,9 @@ class Stream {
 
   // Marks the end of the work queued so far. Tickets are 1, 2, 3, and so on. `timed`: a call of times_of will name it.
   virtual std::uint64_t record(bool timed = false) = 0;
-  // Work queued from now on waits until other's work up to a recorded ticket is over. The caller does not wait, unless
-  // this device cannot wait for `other` (then: other.synchronize(ticket)). A failure of `other` is not a failure of
-  // this stream; the wait then ends.
+  // Makes work that is queued from now on wait until the work of `other` up to a recorded ticket is over. The caller
+  // does not wait, unless this device cannot wait for `other` (it then calls other.synchronize(ticket)). If `other`
+  // fails, the wait ends, and this stream does not fail.
   virtual void wait(Stream& other, std::uint64_t ticket) = 0;
 
   // Returns the last ticket whose work is over; 0: none yet. Does not wait. Throws StreamError when the device has
@@ -59,7 +59,7 @@ class Stream {
   virtual std::uint64_t finished() = 0;
   // Waits until the work up to a recorded ticket is over, successful or not.
   virtual void synchronize(std::uint64_t ticket) noexcept = 0;
-  // Returns when the work up to each of two timed tickets was over. Both times are by one clock, so `begin_ns` is at
+  // Returns the times at which the work up to two timed tickets was over. One clock measures both, so `begin_ns` is at
   // most `end_ns` if `begin` comes before `end`. Call it once per pair, when finished() has reached both.
   virtual TimeSpan times_of(std::uint64_t begin, std::uint64_t end) = 0;
 };
@@ -68,9 +68,9 @@ class Stream {
 class StreamGraph {
  public:
   virtual ~StreamGraph() = default;
-  // Queues the graph on a stream of the device on which it begins. Call it from the thread that queues there, and not
-  // again on another stream until this launch is over. If the parts were timed when captured, returns the stream's
-  // ticket of the first time, which the others follow; otherwise 0.
+  // Queues the graph on a stream of the device on which it begins. Call it from the thread that queues work there, and
+  // not again on another stream until this launch is over. If the capture was timed, returns the stream's ticket of the
+  // first time, which the other times follow; otherwise 0.
   virtual std::uint64_t launch(Stream& stream) = 0;
 };
 
@@ -80,8 +80,8 @@ class StreamCapture {
   virtual ~StreamCapture() = default;
   // Call it before begin(). The graph begins on the first stream.
   virtual std::shared_ptr<Stream> add_stream(int device) = 0;
-  // Until end(), streams accept record() and wait() for one another, and nothing that makes the caller wait.
-  // `record(true)` makes a time of the graph.
+  // Until end(), the streams accept record() and wait() for one another, but no call that makes the caller wait.
+  // `record(true)` adds a time to the graph.
   virtual void begin() = 0;
   virtual std::shared_ptr<StreamGraph> end() = 0;
 };

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The first number of a list such as "4-7,12-15". None if the file is missing or begins otherwise.
+// The first number of a list such as "4-7,12-15"; nothing if the file is missing or does not begin with a number.
 std::optional<int> first_number(const std::filesystem::path& path) {
   std::string text;
   try {
@@ -25,7 +25,7 @@ std::optional<int> first_number(const std::filesystem::path& path) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// The number N of an entry that is named PREFIX and N, as cpu12 and node0.
+// The number N of an entry whose name is the prefix and N, such as cpu12 or node0.
 std::optional<int> numbered(const std::filesystem::path& entry, std::string_view prefix) {
   const std::string name = entry.filename().string();
   int value = 0;
@@ -34,8 +34,8 @@ std::optional<int> numbered(const std::filesystem::path& entry, std::string_view
   return error == std::errc() && end == name.data() + name.size() ? std::optional(value) : std::nullopt;
 }
 
-// What a CPU shares with others, largest first: package, caches, core, each by the first of the CPUs that share it.
-// CPUs in the order of their places are neighbors if they share much.
+// Sort key of a CPU: the first CPU of its package, of its caches, and of its core, and the CPU itself. CPUs that share
+// more are closer in the order of these keys.
 std::vector<int> place_of(const std::filesystem::path& cpu, int number) {
   std::vector<int> place;
   place.push_back(first_number(cpu / "topology/core_siblings_list").value_or(0));
@@ -58,7 +58,7 @@ CpuNodes read_system_cpus(const std::filesystem::path& system) {
   std::error_code none;  // a folder that is missing or cannot be read has no entries
   for (const auto& entry : std::filesystem::directory_iterator(system / "cpu", none)) {
     const std::optional<int> number = numbered(entry.path(), "cpu");
-    // A CPU that is off has no such folder.
+    // An offline CPU has no folder `topology`.
     if (!number || !std::filesystem::exists(entry.path() / "topology", none)) continue;
     int node = 0;
     for (const auto& inside : std::filesystem::directory_iterator(entry.path(), none)) {
@@ -67,7 +67,7 @@ CpuNodes read_system_cpus(const std::filesystem::path& system) {
     cpus.push_back({place_of(entry.path(), *number), node});
   }
   std::ranges::sort(cpus, {}, &Cpu::place);
-  std::map<int, std::size_t> index;  // by node number
+  std::map<int, std::size_t> index;  // index in `nodes`, by NUMA node
   CpuNodes nodes;
   for (const Cpu& cpu : cpus) {
     const auto [node, is_new] = index.try_emplace(cpu.node, nodes.size());

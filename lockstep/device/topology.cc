@@ -51,7 +51,7 @@ std::size_t count(const CpuNodes& nodes) {
                          [](std::size_t sum, const auto& node) { return sum + node.size(); });
 }
 
-// Device d takes the next `each` CPUs where device d - 1 stopped, and begins again at the end.
+// Device d takes the next `each` CPUs after those of device d - 1, and starts again at the first CPU at the end.
 std::vector<std::vector<int>> deal_in_turn(const CpuNodes& nodes, std::size_t devices, std::size_t each) {
   std::vector<int> all;
   for (const auto& node : nodes) all.insert(all.end(), node.begin(), node.end());
@@ -60,7 +60,7 @@ std::vector<std::vector<int>> deal_in_turn(const CpuNodes& nodes, std::size_t de
   return result;
 }
 
-// Each device takes CPUs of the node with the most free ones until it has enough. So a device stays in one node if any
+// Each device takes CPUs of the node with the most free CPUs until it has enough. So a device stays in one node if any
 // node has enough free CPUs, and takes whole nodes first if it needs several.
 std::vector<std::vector<int>> deal_by_node(const CpuNodes& nodes, std::size_t devices, std::size_t each) {
   std::vector<std::size_t> used(nodes.size());
@@ -135,7 +135,7 @@ CpuNodes group_by_node(const std::vector<int>& cpus, const CpuNodes& machine) {
     }
     if (!node.empty()) nodes.push_back(std::move(node));
   }
-  // CPUs that the machine does not describe, as one read from a file, form a node of their own.
+  // CPUs that the machine does not describe form a node of their own.
   if (!left.empty()) nodes.push_back(left);
   return nodes;
 }

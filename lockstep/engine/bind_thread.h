@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// Binds the calling thread to these cores. Returns false, and may have bound it to some of them, if the process may not
-// use all of them.
+// Binds the calling thread to these cores. Returns false if the process may not use all of them; the thread may then be
+// bound to some of them.
 bool bind_thread(const std::vector<int>& cpus) noexcept;
 
 }  // namespace lockstep

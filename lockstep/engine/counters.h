@@ -21,7 +21,7 @@ struct LaneCounters {
   std::string device;
   std::string name;
   std::int64_t completed = 0;
-  // Unfinished tasks: the running one, those behind it, and unfinished work on the lane's stream.
+  // Number of unfinished tasks: the running one, those that wait in the lane, and those in flight on its stream.
   std::int64_t queued = 0;
   // Time in which the worker had something to run, since the lane was made. The timeline has the stream's own time.
   std::chrono::nanoseconds busy{0};

@@ -23,7 +23,7 @@ bool depends(const Task& task, Ticket ticket) {
          });
 }
 
-// `holder` has released `next`. The task to note is the holder or, if that is a gate, the one it waited for.
+// Notes the task that `next` has waited for: `holder`, or, if `holder` is a gate, the task that the gate waited for.
 void note_wait(TaskNode& next, const TaskNode& holder) {
   const bool gate = holder.task.lane.index < 0;
   const int lane = gate ? holder.waited_lane : holder.task.lane.index;
@@ -45,7 +45,7 @@ Resource DependencyGraph::make_resource() { return Resource(new ResourceState(th
 
 Resource DependencyGraph::make_successor(const Resource& old) {
   const ResourceState* before = state(old, "make_successor");
-  // Nothing has used `old` if it still waits for its own predecessor.
+  // If `old` still has a predecessor, nothing has used `old`, so the new resource succeeds that predecessor.
   const Resource& former = before->former ? before->former : old;
   Resource fresh = make_resource();
   if (former.state()->unused()) {
@@ -150,8 +150,8 @@ NodeList DependencyGraph::complete(TaskNode* node, Outcome outcome, FailurePtr f
   return std::exchange(finished_, {});
 }
 
-// A skipped task leaves its data as it was. What it was to compute is missing all the same; what it was to update is as
-// good as before. A cancellation hits some of the tasks of an update and not others, so it fails all data.
+// A skipped task leaves its data unchanged. Data that it was to compute is then missing; data that it was to update is
+// as good as before. A cancellation may hit only some tasks of an update, so it fails updated data, too.
 void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailurePtr& failure) noexcept {
   const bool skipped = outcome == Outcome::kSkipped, keeps = skipped && node.task.updates && !failure->cancelled;
   const bool unreported = !failures_.empty();
@@ -167,9 +167,9 @@ void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailureP
   if (unreported) note_omissions(node, keeps, failure);
 }
 
-// One bad batch may fail tasks of several shards. What joins the shards reports the first failure, for all of them. A
-// group needs no joining, and its tasks may add up the data of several batches, each with a failure of its own. Until a
-// wait has thrown the first failure, the others stay in the log: the program knows of none of them.
+// One bad batch may fail tasks of several shards. A task that joins the shards settles their failures into the first,
+// which is reported for all. Tasks of a group do not: a group is reported as one, and its tasks may add up several
+// batches, each with its own failure. The others stay in the log until a wait has thrown the first failure.
 void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) noexcept {
   if (node.task.group || failure.cancelled) return;
   for (const Access& access : node.accesses) {
@@ -178,7 +178,7 @@ void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) no
   }
 }
 
-// Until a failure has been reported, it follows the data that lacks an update because of it.
+// Until a failure is reported, all data that lacks an update because of it carries the failure as its omission.
 void DependencyGraph::note_omissions(TaskNode& node, bool keeps, const FailurePtr& failure) noexcept {
   FailurePtr first = keeps && unreported(*failure) ? failure : nullptr;
   for (std::size_t i = 1; i < node.accesses.size(); ++i) {
@@ -258,7 +258,7 @@ FailureEntry DependencyGraph::make_entry(FailurePtr failure, std::shared_ptr<Fai
   return one.extract(one.begin());
 }
 
-// A failure that is not in the log has been thrown: the one that this one is settled into, or that of a root.
+// A failure that has left the log was thrown. It also reports failures that are settled into it or start from its data.
 bool DependencyGraph::reported(const LoggedFailure& logged) const {
   if (logged.settled_into >= 0 && !failures_.contains(logged.settled_into)) return true;
   if (!logged.group) return false;
@@ -495,7 +495,7 @@ void DependencyGraph::pass_gates() {
   }
 }
 
-// Work pending on the task's own stream finishes before it anyway, but data that it reads from there may still be lost.
+// On the task's own stream, earlier work finishes first anyway, so only data that the task reads, and may lose, counts.
 void DependencyGraph::gather_device_waits(TaskNode& node) {
   for (const auto& [former, fresh] : node.successions) fresh->inherit_uses(*former.state());
   node.device_waits.clear();

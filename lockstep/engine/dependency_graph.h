@@ -1,8 +1,8 @@
 // Internal: the engine's state machine, without threads or locks: which task waits for which, and what has failed. The
 // caller holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
 //
-// A resource is a first-in-first-out queue of tasks: one writer or several consecutive readers hold it, and the others
-// wait behind them. A lane is a resource that each of its tasks writes. A task is ready when it holds everything it
+// A resource is a first-in-first-out queue of tasks: one writer or several consecutive readers hold it, and the other
+// tasks wait in line. A lane is a resource that each of its tasks writes. A task is ready when it holds everything it
 // named. A task waits only for tasks pushed earlier, so there is no deadlock.
 //
 // A task on a lane with a stream ends when it has queued its work on the stream. The graph then keeps its ticket in the
@@ -13,7 +13,7 @@
 // waits for the former resource.
 //
 // A gate is a task without a lane and without a function. It passes as soon as it holds everything it named. The host
-// waits by gates, and a resource hands its memory by one to a successor that is first read or waited for.
+// waits with gates. If the first use of a successor is not a write, a gate hands it the memory.
 #pragma once
 
 #include <atomic>
@@ -38,11 +38,11 @@ namespace lockstep {
 class DependencyGraph;
 struct TaskNode;
 
-// Failures of tasks, by order, until a wait has reported them.
+// An entry of the failure log, which holds the failures of tasks, by order, until a wait has reported them.
 struct LoggedFailure {
   FailurePtr failure;
   std::shared_ptr<FailureGroup> group;  // of the task; may be null
-  // An earlier failure, by order: a skipped task was to read the data of both, which reports the earlier one for both.
+  // Order of an earlier failure that is reported for this one, too, because a task was to read the data of both;
   // -1: none.
   std::int64_t settled_into = -1;
 };
@@ -74,13 +74,13 @@ struct ResourceState {
   Access* last_waiting = nullptr;
   // The last task that named it, so a task that names it twice gets one access.
   std::int64_t last_task = -1;
-  // The resource that this one succeeds. Set only until something uses this one, and only if something used that one.
+  // The resource that this one succeeds, if it was in use when this one was made. Reset at the first use of this one.
   Resource former;
-  // The failure of the last finished writer. Torn: a writer started and failed, and none has succeeded since.
+  // The failure of the last finished writer. `torn`: a writer started and failed, and no writer has succeeded since.
   FailurePtr failure;
   bool torn = false;
-  // The data is good, but lacks an update that was left out because of this failure, or was computed from such data.
-  // It means nothing once a wait has reported the failure.
+  // A failure because of which an update of this data, or of data that it was computed from, was left out. The data is
+  // good all the same. Ignored once a wait has reported the failure.
   FailurePtr omission;
   // Uses by streams; null if there were none since the CPU wrote it.
   std::unique_ptr<DeviceUses> uses;
@@ -115,12 +115,12 @@ struct TaskNode {
   int waited_lane = -1;
   // Number of accesses that the task does not hold yet.
   int missing = 0;
-  // The node holds nothing any more, whatever `accesses` says: another thread may be clearing it outside the lock.
+  // The node holds no resources, whatever `accesses` says: another thread may be clearing it outside the lock.
   bool finished = true;
   Task task;  // task.lane is -1 in gates
   // In tasks, the lane's access comes first. The task's handles keep its resources alive.
   std::vector<Access> accesses;
-  // The former resource of memory that the task is the first to write, and its successor among task.writes.
+  // Memory that the task is the first to write after it changed hands: its former resource, and the one in task.writes.
   struct Succession {
     Resource former;
     ResourceState* fresh;
@@ -131,7 +131,7 @@ struct TaskNode {
   // Stream work that must finish before the task may begin. Set when the task is ready, for the resources that it
   // holds.
   std::vector<DeviceWait> device_waits;
-  // Entries of the failure log that the task's end made superfluous.
+  // Entries that left the failure log when the task ended. They are destroyed with the node, outside the caller's lock.
   FailureLog settled;
 };
 
@@ -191,7 +191,7 @@ class DependencyGraph {
   // Returns the reason to skip a ready task: the earliest-pushed failure among the data it reads, or a cancellation
   // after it was pushed. Null means run it.
   FailurePtr reason_to_skip(const TaskNode& node) const;
-  // Makes every task pushed so far one to be skipped, for this reason.
+  // From now on, reason_to_skip() returns this reason for every task pushed so far.
   void cancel_pending(const std::string& reason);
   // Reports that a task from pop_ready has ended. `failure` is set if the task did not succeed; `ticket` is nonzero if
   // it queued work on its lane's stream. Returns the nodes that are no longer needed; the caller clears them outside
@@ -208,7 +208,7 @@ class DependencyGraph {
   void wait_all(Waiter& waiter);
 
   bool unused(const Resource& resource) const;
-  // Whether a wait for the resource would end at once and throw nothing, also if a stream has used it.
+  // Returns whether a wait for the resource would end at once and throw nothing; false after any use by a stream.
   bool at_rest(const Resource& resource) const;
   FailurePtr failure(const Resource& resource) const;
   // Returns the stream work that must finish before the resource may be written. `data` marks the work that wrote it.
@@ -216,25 +216,25 @@ class DependencyGraph {
   // Removes the failure and returns it. Returns null and changes nothing if the data is torn.
   FailurePtr forgive(const Resource& resource);
 
-  // Made outside the lock.
+  // Call it without the lock, because it allocates.
   static FailureEntry make_entry(FailurePtr failure, std::shared_ptr<FailureGroup> group = {});
   void log(FailureEntry entry) noexcept { failures_.insert(std::move(entry)); }
   void count_failure() noexcept { ++counters_.failed; }
   // Returns whether the failure is in the log and its group has not been reported.
   bool unreported(const Failure& failure) const;
-  // Returns the first of these; null if there is none.
+  // Returns the first unreported failure; null if there is none.
   FailurePtr first_unreported() const;
-  // A wait throws the failure. Returns what leaves the log because of it, for the caller to destroy outside the lock.
+  // Notes that a wait throws the failure. Returns the entries that leave the log; destroy them outside the lock.
   [[nodiscard]] FailureLog report(const Failure& failure) noexcept;
-  // A task has read data of both: a wait that reports `first` reports `other`, too. Returns the entry that leaves the
-  // log if `first` has been reported already.
+  // Makes a wait that reports `first` report `other`, too, because a task has read data of both. Returns the entry that
+  // leaves the log if `first` has been reported already.
   [[nodiscard]] FailureLog join(const Failure& first, const Failure& other) noexcept;
-  // The data that groups of logged failures start from.
+  // Returns the roots of unreported groups that have failures in the log.
   std::vector<Resource> roots_of_failures() const;
-  // The ticket of the stream work that wrote the data last. Nothing for data of another graph, or that the CPU wrote.
+  // Returns the ticket of the stream work that last wrote the data; none if the CPU did, or for data of another graph.
   std::optional<Ticket> last_written(const Resource& resource) const;
-  // A stream has lost the data that it wrote: it fails as if its task had. Does nothing without a loss, or if the data
-  // has been written since.
+  // Fails data that a stream wrote and then lost, as if the task that wrote it had failed. Does nothing if `loss` is
+  // null or if the data has been written since.
   void lose(const Resource& resource, Ticket written, const FailurePtr& loss) noexcept;
   // Removes the failure of the resource from the log.
   [[nodiscard]] FailureLog take_failure_of(const Resource& resource) noexcept;
@@ -244,9 +244,9 @@ class DependencyGraph {
   std::int64_t queued(int lane) const { return lane_lengths_[lane]; }
   std::int64_t unfinished() const { return counters_.pushed - counters_.completed; }
 
-  // The lane's unfinished tasks in order. The first one runs, or waits for resources that it does not hold yet.
+  // Returns the lane's unfinished tasks in order. The first one runs, or waits for resources that it does not hold yet.
   std::vector<const TaskNode*> lane_tasks(int lane) const;
-  // The tasks that hold what `node` waits for, in order of pushing.
+  // Returns the tasks that hold what `node` waits for, in order of pushing.
   std::vector<const TaskNode*> blockers(const TaskNode& node) const;
 
  private:

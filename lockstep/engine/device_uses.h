@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Identifies a launched task: its lane, and the stream's ticket behind the task's work.
+// Identifies a launched task: its lane, and the ticket that follows the task's work on the stream.
 struct Ticket {
   int lane = -1;
   std::uint64_t number = 0;  // 0: none
@@ -17,7 +17,7 @@ struct Ticket {
 
 struct DeviceWait {
   Ticket ticket;
-  // The waiting task reads what the other one wrote, so it shares the other's failure.
+  // The waiting task reads what the awaited task wrote, so it inherits that task's failure.
   bool data = false;
 };
 
@@ -26,7 +26,7 @@ class DeviceUses {
   void read(Ticket by);
   // Records a write. The writer has waited for all former users.
   void write(Ticket by);
-  // The uses of a successor: its users wait for all users of the former resource.
+  // Returns the first uses of a successor, whose users wait for all users of this resource.
   DeviceUses of_successor() const;
   bool read_or_written(Ticket by) const;
   bool written(Ticket by) const { return written_ == by; }
@@ -38,7 +38,7 @@ class DeviceUses {
  private:
   Ticket written_;
   // Each list has at most one ticket per lane, the latest.
-  std::vector<Ticket> former_;  // users of the predecessor of this memory
+  std::vector<Ticket> former_;  // users of the memory's former resource
   std::vector<Ticket> read_;    // since it was written
 };
 

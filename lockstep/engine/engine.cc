@@ -35,11 +35,11 @@ int cores_of_process() {
   return sched_getaffinity(0, sizeof mask, mask.data()) == 0 ? CPU_COUNT_S(sizeof mask, mask.data()) : 1;
 }
 
-// A lane that has worked for some time counts as busy for this many times as long, at most kMostLinger, so that in gaps
-// between its tasks no helper of another lane takes its core. Shorter times than kLeastLinger are not worth a timer.
+// A lane that has worked for time t counts as busy for kLinger * t more, at most kMostLinger, so that no helper of
+// another lane takes its core in gaps between its tasks. Less than kLeastLinger is not worth a timer.
 constexpr std::int64_t kLinger = 4, kMostLinger = 2'000'000, kLeastLinger = 50'000;  // nanoseconds
 
-// The task that a thread runs now. Because of it, waiting inside a task is an error instead of a deadlock.
+// The task that a thread runs now. With it, the engine reports a wait inside a task as an error instead of a deadlock.
 struct CurrentTask {
   const void* engine = nullptr;
   const std::string* name = nullptr;
@@ -73,7 +73,7 @@ void check_outside_tasks(const char* operation) {
   check(!task, "{}: called inside task {}", operation, task ? *task : "");
 }
 
-// How often fork() has made this process: an engine of before has none of its threads.
+// Number of fork() calls that led to this process. An engine that was made before a fork has no threads after it.
 std::atomic<int> forks{0};
 
 void count_forks() {
@@ -99,7 +99,7 @@ struct Engine::Impl {
   using Lock = std::unique_lock<AdaptiveLock>;
   Lock lock() const { return Lock(mutex); }
 
-  // With the lock.
+  // Call with the lock.
   void add(Task&& task);
   // Gives ready tasks to their lanes; call with the lock. Returns the lanes whose workers the caller wakes without the
   // lock.
@@ -113,12 +113,12 @@ struct Engine::Impl {
     Outcome outcome = Outcome::kDone;
     FailurePtr failure;
     FailureEntry entry;
-    std::uint64_t ticket = 0;  // behind the work queued on the lane's stream
+    std::uint64_t ticket = 0;  // follows the work queued on the lane's stream
   };
   // Runs the task, or skips it if there is a reason, and destroys its closure. Call without the lock.
   Ending run(ReadyTask& task, Lane& lane) noexcept;
   void call(const ReadyTask& task, const Lane& lane, Ending& ending) const;
-  // The same on a lane with a stream.
+  // call() on a lane with a stream: the task queues its work there.
   void launch(const ReadyTask& task, Lane& lane, Ending& ending) noexcept;
   std::vector<LaunchedTasks::Part> trace_parts(const std::vector<TaskPart>& parts);
   // Makes the lane's stream, or else the caller, wait for the stream work that must finish first. Returns a failure
@@ -171,13 +171,13 @@ struct Engine::Impl {
     }
     return guard;
   }
-  // Gives data that streams have lost their failures, by which the graph knows whether groups that start from it are
-  // reported. Call with the lock; the second one without any other.
+  // Fails the data that streams have lost, so that the graph knows whether groups that start from it are reported. Call
+  // with the lock; for the second overload, hold no other lock.
   void learn_losses(std::span<const Resource> data, const LaunchedTasks::LossOf& loss_of);
   void learn_losses(std::span<const Resource> data, Lock& guard);
-  // Throws a failure and notes that. Call with the lock.
+  // Throws a failure and notes that it was thrown. Call with the lock.
   [[noreturn]] void report(FailurePtr failure, Lock guard);
-  // Without the lock.
+  // Call without the lock.
   void wait_for_devices(const std::vector<DeviceWait>& waits);
   // Returns the earliest-pushed failure known so far among the tasks that wrote the data; null if none. Call without
   // the lock.
@@ -552,7 +552,7 @@ void Engine::Impl::report(FailurePtr failure, Lock guard) {
   if (group) {
     // The roots' failures are reported with this one.
     for (const Resource& root : group->roots) {
-      if (root.state()->graph != &graph) continue;  // another engine's, which reports its failures itself
+      if (root.state()->graph != &graph) continue;  // another engine's root, whose failures that engine reports
       HostWaiter waiter;
       guard = wait(waiter, [&] { graph.wait_unused(root, waiter); });
       learn_losses(std::span(&root, 1), guard);

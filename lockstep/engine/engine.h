@@ -46,8 +46,8 @@ struct EngineOptions {
   // Runs each task inside push(), on the caller's thread.
   bool serial = false;
   // When this many tasks are unfinished, push() waits until an eighth of them have finished. This limits how far the
-  // host runs ahead. Tasks that have queued their work on a stream count for that stream: its lane's worker waits while
-  // an eighth of this number are unfinished.
+  // host runs ahead. Tasks that have queued their work on a stream do not count here: when an eighth of this number are
+  // unfinished on a stream, the lane's worker waits.
   std::int64_t max_pending_tasks = 16384;
   // A waiting thread spins this long before it sleeps, as long as no more threads are awake than there are cores.
   std::int64_t spin_microseconds = 50;
@@ -83,8 +83,8 @@ class Engine {
  public:
   explicit Engine(EngineOptions options = {});
   // Waits for every task. A failure that no wait has thrown is lost here: call wait_all() to see it. If a task's
-  // closure holds the last reference to the engine, it cannot wait for itself: the workers then finish what was pushed
-  // and end by themselves.
+  // closure holds the last reference to the engine, the destructor does not wait, because the task would wait for
+  // itself: the workers finish what was pushed and end by themselves.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -99,8 +99,8 @@ class Engine {
   Resource make_successor(const Resource& old);
 
   // Chooses one of `lanes` for a task that may run on any of them, so that independent tasks spread and chains stay
-  // together: behind an unfinished task that it depends on, if that is the last one on its lane; otherwise the lane
-  // with the fewest unfinished tasks. Ignores task.lane.
+  // together: a lane whose last task may be unfinished and is one that `task` depends on; otherwise the lane with the
+  // fewest unfinished tasks. Ignores task.lane.
   LaneId choose_lane(std::span<const LaneId> lanes, const Task& task) const;
 
   // Call it from any thread except a worker. It blocks only at max_pending_tasks and, in the serial engine, while the
@@ -108,10 +108,10 @@ class Engine {
   void push(Task&& task);
 
   // Runs a task at once, on the calling thread and with `lane_data` in place of its lane's, after the tasks pushed so
-  // far whose data it uses. Throws their failures and its own. What it writes, and what it reads that others might
-  // write, must be this thread's until the call returns: the engine does not know of the task. Returns false, and does
-  // nothing, if the engine must know of it: the task belongs to an update or writes what has failed, or pushes are
-  // recorded. Call it from any thread except a worker.
+  // far whose data it uses. Throws failures of data that it reads, and its own. The engine does not know of the task,
+  // so until the call returns, no other thread may use what it writes or write what it reads. Returns false without
+  // running the task if the engine is serial, traced, or observed, or if the task is an update, belongs to a
+  // FailureGroup, or writes data that has failed. Call it from any thread except a worker.
   bool run_here(Task& task, void* lane_data);
 
   // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure; also,
@@ -121,15 +121,14 @@ class Engine {
   // about to be overwritten or freed.
   void wait_unused(const Resource& resource);
   // Waits until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait has
-  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one,
-  // and a failure of a FailureGroup with the others of the group. Cancellations are not thrown here.
+  // thrown yet, if there is one. A thrown failure also covers later failures of data that a task read together with its
+  // data, and the other failures of its FailureGroup. Cancellations are not thrown here.
   void wait_all();
 
   // Skips every task that was pushed and has not started. Use it after an error or an interruption, when the results
   // are no longer needed. Data that these tasks would have written or updated fails with a CancelledError but is not
-  // torn. Tasks
-  // that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. Tasks pushed from now
-  // on run, once their data is written anew.
+  // torn. Tasks that run, or have queued their work on a stream, finish. Returns at once; all waits end soon. Tasks
+  // pushed later run, except those that read such data before it is written anew.
   void cancel_pending(const std::string& reason);
 
   // Returns whether all tasks that use the resource have finished, including their work on devices.
@@ -144,21 +143,21 @@ class Engine {
   bool unreported(const Failure& failure) const;
   // Waits for the group's roots. Returns whether a wait has thrown a failure of them or of the group's tasks.
   bool reported(const FailureGroup& group);
-  // Makes the failure one that no wait has thrown yet: more data is lost because of it than its reader could know.
+  // Makes the failure count as not thrown yet, because more data is lost than the wait that threw it could report.
   void report_again(const FailurePtr& failure);
-  // Number of failures that waits have thrown so far. Code that keeps data between steps looks for failed data when it
-  // has changed.
+  // Number of failures that waits have thrown so far. When it changes, code that keeps data between steps looks for
+  // failed data.
   std::uint64_t reports() const;
   EngineCounters counters() const;
   // Indexed by LaneId::index.
   std::vector<LaneCounters> lane_counters() const;
   // LaneCounters::busy of one lane.
   std::chrono::nanoseconds busy(LaneId lane) const;
-  // For Stopwatch; called in a task of a lane with a stream. Turns timing of the lane's next tasks on the device on or
-  // off.
+  // Turns the device timing of the lane's next tasks on or off. For Stopwatch, which calls it in a task of a lane with
+  // a stream.
   void time_launches(LaneId lane, bool on);
-  // Returns the sum of these times since the last call, for tasks that have been waited for. 0 for a lane without a
-  // stream.
+  // Returns the sum of the measured times since the last call, for tasks that have been waited for; 0 for a lane
+  // without a stream.
   std::chrono::nanoseconds take_launched_time(LaneId lane);
   const EngineOptions& options() const;
   // "cpu:0 compute 0"

@@ -1,4 +1,4 @@
-// Failures of tasks: why data is missing, and what waits for it throw.
+// Failures of tasks: why data is missing, and the errors that waits for the data throw.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace LOCKSTEP_API lockstep {
 
 // Why data is missing: the first task that failed, shared by everything that failed because of it, or a cancellation.
-// Lasting data that the failure kept from being updated, such as weights, is not missing: it has its former value.
+// Lasting data, such as weights, is not missing if the failure only prevented its update: it keeps its former value.
 struct Failure {
   // Empty for a cancellation.
   std::string task = {};

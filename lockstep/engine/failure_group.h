@@ -11,14 +11,14 @@ namespace lockstep {
 
 class DependencyGraph;
 
-// The tasks of a backward pass, for example, whose roots are the losses: a label outside the classes fails a loss and,
-// apart from it, the loss's gradient. Once a wait has thrown one of these failures, all of them count as reported.
+// Tasks such as those of a backward pass, whose roots are the losses: a label outside the classes fails a loss and,
+// separately, the loss's gradient. Once a wait has thrown one of these failures, all of them count as reported.
 struct FailureGroup {
   explicit FailureGroup(std::vector<Resource> data) : roots(std::move(data)) {}
 
   // The data that the tasks start from. Not every task reads it.
   const std::vector<Resource> roots;
-  // Everything below belongs to the graph. The graph of the group's tasks; tasks of another one are in no group.
+  // The first graph that gets a task of the group. It writes this and `reported`; other graphs ignore the group.
   const DependencyGraph* graph = nullptr;
   // A wait has thrown the failure of one of the tasks.
   bool reported = false;

@@ -32,14 +32,14 @@ void HelperPool::start() {
   try {
     for (int i = 0; i < helpers_wanted_; ++i) helpers_.emplace_back([this, policy] { help(policy); });
   } catch (const std::system_error&) {
-    // This process may have no more threads. Fewer helpers compute the same bits.
+    // The process has reached its limit of threads. Fewer helpers compute the same bits.
   }
   started_ = true;
 }
 
 void HelperPool::call(int most) {
   if (!started_.load(std::memory_order_acquire)) start();
-  // Sequentially consistent, as in help(): either a helper sees the new loop, or this thread sees that it sleeps.
+  // Sequentially consistent, as in help(): either a helper sees the new loop, or this thread sees the helper asleep.
   loop_.fetch_add(1);
   if (sleeping_.load() > 0) futex_wake(loop_, FutexScope::process, most);
 }

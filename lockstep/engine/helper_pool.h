@@ -14,8 +14,8 @@ namespace lockstep {
 struct SpinPolicy;
 class ThreadTeam;
 
-// The number of lanes of a device whose workers are awake, and of other threads that compute for it. The engine counts
-// the lanes; see LaneOptions::busy_lanes.
+// Number of a device's lanes whose workers are awake, plus the number of other threads that compute for the device. The
+// engine counts the lanes; see LaneOptions::busy_lanes.
 using BusyLanes = std::shared_ptr<std::atomic<int>>;
 
 // A device of c cores has c lanes and c - 1 helpers. One lane alone gets all helpers; if all lanes are busy, none
@@ -38,10 +38,10 @@ class HelperPool {
 
   // Any thread may call it.
   void add(ThreadTeam& team);
-  // A thread that is no lane's computes for the device, until end_caller().
+  // Counts the calling thread, which is no lane's worker, as computing for the device until end_caller().
   void begin_caller() { count_caller(1); }
   void end_caller() { count_caller(-1); }
-  // Calls helpers to the teams that have parts left; at most `most` of them, if they sleep.
+  // Calls helpers to the teams that have parts left. Wakes at most `most` of the sleeping helpers.
   void call(int most);
 
  private:
@@ -50,7 +50,7 @@ class HelperPool {
   }
   void start();
   void help(SpinPolicy* policy);
-  // Whether a core is free for one more helper; then it is this helper's until leave().
+  // Takes a core for this helper until leave(). Returns false if no core is free.
   bool join();
   void leave();
 

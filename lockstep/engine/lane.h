@@ -38,7 +38,7 @@ class BusyClock {
   void add(std::int64_t ns) {
     balance_.store(balance_.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
   }
-  // Between begin() and end() it lacks the time of begin(), which exceeds every sum of times, so it is negative.
+  // Between begin() and end(), the time of begin() is subtracted. That exceeds every total, so the balance is negative.
   std::atomic<std::int64_t> balance_{0};
 };
 
@@ -52,7 +52,7 @@ struct Lane {
   std::int64_t device_bytes() const {
     return options.device_bytes ? options.device_bytes->load(std::memory_order_relaxed) : -1;
   }
-  // Returns whether the lane's stream must still be told to wait for this. Only the worker calls it.
+  // Returns whether the lane's stream must still be told to wait for the ticket, and notes that. For the worker only.
   bool awaits(Ticket ticket);
 
   const LaneOptions options;

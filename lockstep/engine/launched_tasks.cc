@@ -126,7 +126,7 @@ bool LaunchedTasks::settle(Ticket ticket) {
       bool settled = true;
       FailurePtr failure = lost_reads(first, settled);
       if (!settled) return false;
-      // A part of a task has a ticket of its own, before that of the task.
+      // The ticket of a task's part comes before the task's own ticket, so `<=` finds errors of both.
       const auto error = lane.data_errors.begin();
       const bool own = error != lane.data_errors.end() && error->first <= first.ticket;
       if (!failure && own) failure = blame(first, lane, error->second);
@@ -140,7 +140,7 @@ bool LaunchedTasks::settle(Ticket ticket) {
   return true;
 }
 
-// The first failure of what the launch reads. `settled`: false if something is not over yet.
+// Returns the first failure of what the launch reads. Sets `settled` to false if some of that work is not over yet.
 FailurePtr LaunchedTasks::lost_reads(const Launch& launch, bool& settled) {
   std::vector<FailurePtr> causes;
   for (const Ticket read : launch.reads) {

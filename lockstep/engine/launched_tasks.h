@@ -25,14 +25,14 @@ namespace lockstep {
 // Has its own lock, because asking a device takes time. Lock order: this lock, then the graph's; never the reverse.
 class LaunchedTasks {
  public:
+  struct Launch;
+  // Returns why the work of an earlier ticket is lost; null if no loss is known.
+  using LossOf = std::function<FailurePtr(Ticket)>;
   // Turns a stream's exception into a failure and remembers it for wait_all. Called with the lock held, before any
   // thread learns that the task is over.
-  struct Launch;
-  // `loss_of` tells why the work of an earlier ticket is lost; null: as far as is known, it is not.
-  using LossOf = std::function<FailurePtr(Ticket)>;
   using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause,
                                          const LossOf& loss_of)>;
-  // A task has read data that several failures have lost: the first stands for the others. Called with the lock held.
+  // Called with the lock held when a task has read data that both failures lost: a report of `first` covers `other`.
   using Join = std::function<void(const FailurePtr& first, const FailurePtr& other)>;
   LaunchedTasks(Blame blame, Join join) : blame_(std::move(blame)), join_(std::move(join)) {}
   // Waits for all streams.
@@ -51,8 +51,8 @@ class LaunchedTasks {
     std::vector<Ticket> reads = {};
     // Whether its time counts in take_time().
     bool measured = false;
-    // Set while a timeline is recorded. `begin` is then the ticket of the task's beginning, and `record` lacks only
-    // the times.
+    // Set while a timeline is recorded; `record` then lacks only the times. `begin` is the ticket of the task's
+    // beginning if the task is timed, otherwise 0.
     std::shared_ptr<TraceLane> trace = {};
     std::uint64_t begin = 0;
     TraceRecord record = {};
@@ -66,14 +66,14 @@ class LaunchedTasks {
   Stream& stream(int lane) const;
   // Returns whether the work is over. Asks the devices.
   bool finished(Ticket ticket);
-  // Does not ask the devices. Returns the task's place in the order of pushing unless it is known to have finished;
-  // otherwise -1.
+  // Returns the task's place in the order of pushing; -1 if the task is known to have finished. Does not ask the
+  // devices.
   std::int64_t unfinished_task(Ticket ticket) const;
   // Call it for finished work. Returns why the work is lost; null if it succeeded.
   FailurePtr failure(Ticket ticket) const;
   // Waits until the work is over. Returns false on timeout.
   bool wait(Ticket ticket, std::optional<std::chrono::nanoseconds> timeout = {});
-  // Waits until less than `limit` of the lane's launched tasks are unfinished.
+  // Waits until fewer than `limit` of the lane's launched tasks are unfinished.
   void wait_for_room(int lane, std::int64_t limit);
 
   // Returns the device's time for the lane's finished measured tasks since the last call.
@@ -98,19 +98,19 @@ class LaunchedTasks {
     std::string name;
     // Launches that are not known to be over.
     std::deque<Launch> launches;
-    // Ticket of the last task known to be over, and the stream's last answer.
+    // Ticket of the last task known to be over, and the last ticket that the stream reported as finished.
     std::uint64_t settled = 0;
     std::uint64_t reached = 0;
     std::vector<Loss> losses;
-    // What kernels have reported of their own tickets, until these are settled: a task that reads lost data may report
-    // that, too.
+    // Errors of single tickets, until the tickets are settled: if a task read lost data, its own error is dropped,
+    // because the task inherits the earlier failure.
     std::map<std::uint64_t, std::exception_ptr> data_errors;
     std::int64_t time_ns = 0;  // of measured tasks
     // A failure arrived while a task was queueing its work.
     bool loses_next = false;
   };
 
-  // With the lock.
+  // Call these with the lock.
   Lane* find(int lane) const;
   bool settle(Ticket ticket);
   std::int64_t settle_all(int lane);

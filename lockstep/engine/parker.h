@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Threads of which others need to know how many use their cores.
+// A group of threads that counts its awake members, so that other threads know how many cores the group uses.
 struct AwakeGroup {
   std::atomic<int>& awake;
   // A thread counts as awake for this long after it has fallen asleep.
@@ -20,8 +20,8 @@ struct AwakeGroup {
 // One thread parks and any other unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
-  // Everything that happened before unpark() is visible afterwards. The caller counts as awake, also in `group` if
-  // there is one. Returns false on timeout without an unpark(); then park again. With a group, there is no timeout.
+  // Everything that happened before unpark() is visible afterwards. The caller must be counted as awake, also in
+  // `group` if there is one. Returns false on timeout without an unpark(); then park again. A group has no timeout.
   bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
   void park(SpinPolicy& policy, const AwakeGroup& group) noexcept;
   void unpark() noexcept {
@@ -31,7 +31,7 @@ class Parker {
  private:
   static constexpr std::uint32_t kIdle = 0, kParked = 1, kUnparked = 2;
   bool spin(const SpinPolicy& policy) const noexcept;
-  // Spins, and otherwise calls asleep() in state kParked. Returns what it returns.
+  // Spins; if no unpark() comes, calls asleep() in state kParked. Returns false only if asleep() does.
   template <typename Asleep>
   bool park_with(SpinPolicy& policy, const Asleep& asleep) noexcept;
   bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept;

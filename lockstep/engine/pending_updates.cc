@@ -9,7 +9,7 @@ void PendingUpdates::add(const std::shared_ptr<Engine>& engine, Resource done) {
   pending_.push_back({engine, std::move(done)});
   while (pending_.size() > 1) {
     const std::shared_ptr<Engine> first = pending_.front().engine.lock();
-    // One that was left out is still to be counted.
+    // An update that was left out must still be counted.
     if (first && (!first->unused(pending_.front().done) || first->failure(pending_.front().done))) return;
     pending_.pop_front();
   }

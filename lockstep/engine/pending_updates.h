@@ -11,10 +11,10 @@ namespace lockstep {
 
 class PendingUpdates {
  public:
-  // `done`: what one task of the update writes without reading it, and no other task writes.
+  // `done`: a resource that one task of the update writes without reading it, and that no other task writes.
   void add(const std::shared_ptr<Engine>& engine, Resource done);
-  // Returns how many of the updates were left out, each once. Looks, and waits for them, only if a wait has thrown a
-  // failure since the last call: before that, the program cannot know that an update is missing.
+  // Returns how many updates were left out, and counts each only once. Waits for the updates and looks only if a wait
+  // has thrown a failure since the last call: before that, the program cannot know that an update is missing.
   std::int64_t take_left_out();
   // The same, but always waits and looks.
   std::int64_t wait_left_out();

@@ -60,7 +60,7 @@ void TaskRecorder::pushing(Task& task) {
   recording_.tasks_.push_back(std::move(recorded));
 }
 
-// A recording that missed a succession would let two uses of a block overlap. noexcept ends the process instead.
+// Without memory, noexcept ends the process: a recording that lacks a succession would let two uses of a block overlap.
 void TaskRecorder::succeeded(const Resource& old, const Resource& fresh) noexcept {
   successions_.emplace_back(old, fresh);
 }

@@ -56,7 +56,7 @@ class TaskRecorder final : public PushObserver {
   // Whether the thread waited for data while it was recorded. Its later pushes may depend on that data.
   bool waited() const { return waited_; }
   // Marks a resource as made for the recording alone. A task that writes a part of it before any other write does not
-  // count as a reader; in a repetition it would otherwise read what the previous one left, including its failures.
+  // count as a reader; otherwise a repetition would read what the previous repetition left, including its failures.
   void own(const Resource& resource) { own_.push_back(resource); }
   // Call it once, after the last push.
   Recording take();

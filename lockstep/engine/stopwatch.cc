@@ -9,7 +9,7 @@ Stopwatch::Stopwatch(std::shared_ptr<Engine> engine, std::vector<LaneId> lanes)
 void Stopwatch::start() { push(true); }
 void Stopwatch::stop() { push(false); }
 
-// The lane's own tasks read its clock, so the interval lies between the same two tasks whenever they run.
+// Tasks on the lane read its clock, so an interval always contains the same tasks, no matter when they run.
 void Stopwatch::push(bool starts) {
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     Task task;

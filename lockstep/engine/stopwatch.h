@@ -1,5 +1,5 @@
 // Internal: measures how long lanes are busy with some of their tasks, without waiting time. This measures a device's
-// work in training: lanes run behind the host and wait for each other, so the host's clock would include the waiting.
+// work in training: lanes lag the host and wait for each other, so the host's clock would include the waiting.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Stopwatch {
   // lane.
   void start();
   void stop();
-  // The times measured since the last call, by lane. Waits for the tasks up to the last stop().
+  // Returns the times measured since the last call, by lane. Waits for the tasks up to the last stop().
   std::vector<std::chrono::nanoseconds> take();
 
  private:

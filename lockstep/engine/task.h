@@ -23,11 +23,11 @@ struct LaneId {
 
 class Stream;
 
-// One of several tasks that a task runs as one. The timeline shows these parts instead of the task.
+// One of several tasks that run as a single task. The timeline shows these parts instead of the single task.
 struct TaskPart {
   std::string_view name;  // outlives the task's work
   LaneId lane;
-  // Timed tickets of the lane's stream that the task itself runs on.
+  // Timed tickets on the stream of the single task, not on the stream of `lane`.
   std::uint64_t begin = 0, end = 0;
 };
 
@@ -40,13 +40,13 @@ struct TaskContext {
   const Failure* skipped = nullptr;        // why the task is skipped; see Task::told_if_skipped
 };
 
-// Enough room for every operation.
+// Most tasks have at most 8 resources to read or write; more are on the heap.
 using Resources = SmallVector<Resource, 8>;
 // The function must keep what it touches alive. Closures up to 768 bytes need no allocation.
 using TaskFunction = InlineFunction<void(const TaskContext&), 768>;
 
 struct Task {
-  // In the field's words: "conv2d", "all-reduce".
+  // The usual name of the operation: "conv2d", "all-reduce".
   std::string name = {};
   LaneId lane = {};
   Resources reads = {};

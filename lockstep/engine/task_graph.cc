@@ -13,7 +13,7 @@ void add_subject(TaskGraph::Node& node, const std::string& subject) {
   if (std::ranges::find(node.subjects, subject) == node.subjects.end()) node.subjects.push_back(subject);
 }
 
-// Sorts the edges. If two join the same nodes, keeps the data edge.
+// Sorts the edges. Of several edges between the same two nodes, keeps one: a data edge if there is one.
 void tidy(std::vector<TaskGraph::Edge>& edges) {
   std::ranges::sort(edges, [](const auto& a, const auto& b) {
     return std::tuple(a.from, a.to, !a.data) < std::tuple(b.from, b.to, !b.data);
@@ -25,14 +25,14 @@ void tidy(std::vector<TaskGraph::Edge>& edges) {
 // For each node, the nodes that have a path to it: reach[to][from].
 using Reach = std::vector<std::vector<bool>>;
 
-// Visits the edges into each node from the last predecessor backward. Returns the edges that no longer path implies.
+// Returns the edges that are not implied by a longer path. Visits the edges into each node, last predecessor first.
 std::vector<TaskGraph::Edge> necessary(std::size_t nodes, const std::vector<TaskGraph::Edge>& edges) {
   std::vector<std::vector<const TaskGraph::Edge*>> into(nodes);
   for (const auto& edge : edges) into[edge.to].push_back(&edge);
   Reach reach(nodes, std::vector<bool>(nodes));
   std::vector<TaskGraph::Edge> kept;
   for (std::size_t to = 0; to < nodes; ++to) {
-    // A path from `from` through another predecessor goes through a later one.
+    // A path from `from` through another predecessor of `to` goes through a later predecessor.
     std::ranges::sort(into[to], std::greater{}, [](const auto* edge) { return edge->from; });
     for (const auto* edge : into[to]) {
       if (reach[to][edge->from]) continue;
@@ -185,7 +185,7 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
     }
   }
 
-  // Make edges lead forward again: next comes the group that began first among those without an unplaced predecessor.
+  // Order the groups so that edges lead forward: place next the first group whose predecessors are all placed.
   std::vector<int> missing(groups.size());
   for (const auto& next : after) {
     for (const int group : next) ++missing[group];

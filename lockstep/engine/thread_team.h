@@ -16,13 +16,13 @@ namespace lockstep {
 inline constexpr std::chrono::nanoseconds kHelperSpin{20'000};
 
 // Helpers take the parts of a loop as they come, so a helper that gets no core costs nothing: the worker computes its
-// parts. OpenMP waits for every thread of a team and spins for milliseconds; beside other work on the same cores, small
-// loops took ten times as long.
+// parts. OpenMP waits for every thread of a team and spins for milliseconds; with other work on the same cores, its
+// small loops took ten times as long.
 class ThreadTeam {
  public:
-  // At least 1, the calling thread included. The helpers help only this team.
+  // `threads`: at least 1, including the calling thread. The helpers help only this team.
   explicit ThreadTeam(int threads);
-  // Helpers that help other teams, too. The pool must end before the team.
+  // Uses the pool's helpers, which may help other teams, too. Destroy the pool before the team.
   explicit ThreadTeam(HelperPool& pool);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -60,8 +60,8 @@ class ThreadTeam {
 
   Body body_;
   int parts_ = 0;
-  // Parts that nobody has taken; a thread that lowers it has taken one. The worker cannot end the loop before that part
-  // is computed, so the fields above are those of the part's own loop.
+  // Number of parts that no thread has taken; a thread that lowers it takes one. The worker cannot end the loop before
+  // that part is computed, so the fields above are those of the part's own loop.
   alignas(64) std::atomic<int> left_{0};
   FutexWord computed_{0};
   std::atomic<bool> worker_sleeps_{false};

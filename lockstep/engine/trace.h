@@ -47,7 +47,7 @@ class TraceLane {
 };
 
 struct TraceOptions {
-  // A lane keeps its latest records, about 100 bytes each, so a long run takes bounded memory.
+  // Number of latest records that a lane keeps, about 100 bytes each, so a long run takes bounded memory.
   std::size_t records_per_lane = 1 << 16;
 };
 
@@ -71,7 +71,7 @@ class Trace {
   // delayed, and counters for the tasks queued in each lane and the bytes in use on each device.
   void write_json(std::ostream& out) const;
 
-  // The present time as in the records: since the trace was made.
+  // The current time as in the records: nanoseconds since the trace was made.
   std::int64_t elapsed_ns() const { return steady_ns() - start_ns_; }
   static std::int64_t steady_ns();
 
@@ -80,7 +80,7 @@ class Trace {
 
   const TraceOptions options_;
   const std::int64_t start_ns_;
-  mutable std::mutex mutex_;  // of lanes_
+  mutable std::mutex mutex_;  // protects lanes_
   std::vector<std::shared_ptr<TraceLane>> lanes_;
 };
 

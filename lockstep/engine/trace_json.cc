@@ -35,7 +35,7 @@ class EventWriter {
     name_lanes();
   }
 
-  // Writes a slice and the counters at its beginning, and at its end if nothing is left to do then.
+  // Writes a slice and the counters at its beginning. If the lane is idle after it, writes a queue of 0 at its end.
   void write_task(const TraceRecord& task, bool idle_after) {
     write("X", json_string(task.name), task.lane, task.begin_ns,
           fmt::format(R"("dur":{:.3f})", static_cast<double>(task.end_ns - task.begin_ns) * 1e-3));

@@ -36,7 +36,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
-// Runs between fork() and exec() in a process that had threads, so it may do only what a signal handler may do.
+// Runs between fork() and exec() in the child of a process with threads, so only async-signal-safe calls are allowed.
 [[noreturn]] void become(const ChildOptions& o, char** argv, char** envp, pid_t parent, int report) {
   bool ok = die_with_parent(parent);
   if (o.own_group) {
@@ -73,7 +73,7 @@ pid_t start_child(const ChildOptions& options) {
   check(child >= 0, "cannot start {}: {}", command[0], std::generic_category().message(errno));
   if (child == 0) become(options, argv.data(), envp.data(), parent, write_end.get());
   write_end.reset();
-  // exec() closes the pipe; a failure writes its error there.
+  // exec() closes the pipe; if it fails, the child writes the error to the pipe.
   int error = 0;
   ssize_t n;
   while ((n = ::read(read_end.get(), &error, sizeof error)) < 0 && errno == EINTR) {
@@ -114,7 +114,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     siginfo_t info{};
     const int result = ::waitid(P_PID, static_cast<id_t>(child.process), &info, WEXITED | WNOHANG | WNOWAIT);
     if (result == 0 && info.si_pid == 0) return false;
-    // The number belongs to no other process until waitpid().
+    // No other process can have this number until waitpid().
     if (guard_) {
       ::kill(-child.process, SIGKILL);
       guard_->forget(child.process);
@@ -126,7 +126,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     ended.push_back({child.rank, status});
     return true;
   });
-  // A rank that a signal killed is more likely the cause of a failure than its consequence.
+  // Puts ranks that a signal killed first: such a rank is more likely the cause of a failure than its consequence.
   std::stable_sort(ended.begin(), ended.end(),
                    [](const ChildExit& a, const ChildExit& b) { return a.by_signal() && !b.by_signal(); });
   return ended;

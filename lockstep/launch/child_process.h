@@ -14,7 +14,7 @@
 namespace lockstep {
 
 struct ChildOptions {
-  // The program, searched in PATH, and its arguments.
+  // The program, looked up in PATH, and its arguments.
   std::vector<std::string> command;
   // Variables to set in addition to this process's environment.
   EnvironmentVariables environment = {};
@@ -22,28 +22,28 @@ struct ChildOptions {
   int out = -1, err = -1;
   // A descriptor that stays open in the child, under the same number.
   int inherited = -1;
-  // Starts a process group of its own, without terminal input and without the terminal's Ctrl-C.
+  // Starts a process group of its own, without input from the terminal and without the terminal's Ctrl-C.
   bool own_group = false;
   // The child's signal mask; null keeps the caller's.
   const sigset_t* mask = nullptr;
 };
 
-// Returns when the program runs. Throws if it cannot start: `cannot start foo: No such file or directory`. The system
-// kills the child when the calling thread ends.
+// Returns when the program runs. Throws if the program cannot start: `cannot start foo: No such file or directory`. The
+// system kills the child when the calling thread ends.
 pid_t start_child(const ChildOptions& options);
 
-// Called in a child right after fork(): makes it die with the thread that made it. Returns false if that thread is
-// already gone. Safe in a signal handler.
+// Call it in a child right after fork(): the child will die with the thread that made it. Returns false if that thread
+// is already gone. Safe in a signal handler.
 bool die_with_parent(pid_t parent);
 
 // How a process ended.
 struct ChildExit {
   int rank = 0;
-  int status = 0;  // as from waitpid()
+  int status = 0;  // in the format of waitpid()
 
   bool ok() const { return status == 0; }
   bool by_signal() const;
-  // As in a shell: 128 + the signal that ended it.
+  // The exit status as a shell gives it: 128 + the signal if a signal killed the process.
   int exit_status() const;
   // `rank 1 was killed by signal 9 (Killed)`, `rank 2 exited with status 3`
   std::string describe() const;
@@ -52,8 +52,8 @@ struct ChildExit {
 // The processes of a job's ranks. The destructor kills those that still run.
 class ChildProcesses {
  public:
-  // own_groups: each process leads its own process group. Signals then reach everything that a rank started, and
-  // nothing of that survives the rank or this process.
+  // own_groups: each process leads a process group. Signals then reach all processes that a rank started, and none of
+  // them survives the rank or this process.
   explicit ChildProcesses(bool own_groups = false);
   ~ChildProcesses();
   ChildProcesses(const ChildProcesses&) = delete;
@@ -72,7 +72,7 @@ class ChildProcesses {
     pid_t process;
   };
   std::vector<Child> running_;
-  std::unique_ptr<GroupGuard> guard_;  // for own groups
+  std::unique_ptr<GroupGuard> guard_;  // set if each process leads a group
 };
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ std::string key_of(int restart, int rank) { return key(restart, fmt::format("ran
 
 FailureReporter make_failure_reporter(int rank, int world_size) {
   const std::optional<LaunchEnvironment> e = read_launch_environment(rank, world_size);
-  // The launcher knows its ranks by the numbers that it assigned.
+  // Reports only under the number that the launcher assigned, because the launcher knows its ranks by these numbers.
   const std::optional<LaunchedRank> launched = read_launched_rank();
   const bool is_known = launched && e && launched->rank == e->rank && launched->world_size == e->world_size;
   if (!is_known || !e->launcher_has_store) return [](const RankFailure&) {};
@@ -62,7 +62,7 @@ void FailureReports::read() noexcept {
     }
     count_ = count;
   } catch (const std::exception&) {
-    // As above: the launcher does without.
+    // Without reports, the launcher names the rank that ended first.
   }
 }
 

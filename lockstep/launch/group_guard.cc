@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Runs in a child of a process that may have threads, so it may do only what a signal handler may do.
+// Runs in the child of a process that may have threads, so only async-signal-safe calls are allowed.
 [[noreturn]] void guard(int socket) {
   ::setsid();
   if (::dup2(socket, 0) != 0) ::_exit(1);
@@ -60,7 +60,7 @@ GroupGuard::~GroupGuard() {
 }
 
 void GroupGuard::tell(pid_t message) {
-  // Without SIGPIPE: if the guard was killed, only the protection is lost, and this process goes on.
+  // MSG_NOSIGNAL: if the guard was killed, only the protection is lost, and this process continues.
   while (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }

@@ -8,10 +8,10 @@
 namespace lockstep {
 
 // A small process that waits until this process ends and then kills the registered groups. The system kills our
-// children by itself, but not their children, which exist if a rank is a shell script.
+// children by itself, but not their children, which exist if a rank is a shell script, for example.
 class GroupGuard {
  public:
-  // The total number of groups over the guard's life.
+  // The most groups that the guard can watch at one time.
   static constexpr int kMostGroups = 4096;
 
   GroupGuard();

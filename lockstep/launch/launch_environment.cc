@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-// The names that one launcher uses for the four numbers.
+// The variables with which one launcher gives the four numbers.
 struct Dialect {
   const char* rank;
   const char* world_size;
@@ -24,8 +24,8 @@ constexpr Dialect kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZ
 constexpr Dialect kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Dialect kPmi{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-// A Slurm step's variables. SLURM_NTASKS is also set in a batch script and in the shell of an allocation, where there
-// are no ranks.
+// The variables of a Slurm step. SLURM_NTASKS is not among them, because it is also set in a batch script and in the
+// shell of an allocation, where there are no ranks.
 constexpr Dialect kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
 constexpr Dialect kOldSlurm{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
 
@@ -56,7 +56,7 @@ std::optional<std::chrono::milliseconds> read_seconds(const char* name) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-// Whether srun started this process. Batch scripts and interactive shells have the highest step numbers.
+// Whether srun started this process. The steps of batch scripts and interactive shells have numbers of ten digits.
 bool in_slurm_step() {
   const std::string step = environment("SLURM_STEP_ID").value_or("");
   return !step.empty() && step.size() < 10;
@@ -66,7 +66,7 @@ std::optional<LaunchedRank> read_numbers(const Dialect& names) {
   const auto size = read_int(names.world_size, 1, kMostRanks);
   const bool has_rank = environment(names.rank).has_value();
   const bool told_alone = &names == &kTorchrun && size == 1;
-  // A batch script has SLURM_PROCID and nothing else.
+  // In a batch script, SLURM_PROCID is set without SLURM_STEP_NUM_TASKS.
   const bool may_lack_size = names.rank == std::string_view("SLURM_PROCID");
   check(has_rank == size.has_value() || told_alone || (has_rank && may_lack_size),
         "{} is set but {} is not, expected both or neither{}", has_rank ? names.rank : names.world_size,
@@ -89,7 +89,7 @@ std::optional<LaunchedRank> read_numbers() {
   const auto open_mpi = read_numbers(kOpenMpi);
   auto pmi = read_numbers(kPmi), slurm = read_numbers(kSlurm);
   if (!slurm && in_slurm_step()) slurm = read_numbers(kOldSlurm);
-  // With `srun --mpi=pmi2` the PMI variables repeat Slurm's rank and size but lack the local ones: take Slurm's.
+  // With `srun --mpi=pmi2`, the PMI variables repeat Slurm's rank and size but lack the local numbers: use Slurm's.
   if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank && pmi->world_size == slurm->world_size) {
     pmi.reset();
   }
@@ -115,7 +115,7 @@ std::optional<LaunchedRank> read_launched_rank(int rank, int world_size) {
   check(!given || (world_size >= 1 && world_size <= kMostRanks && rank >= 0 && rank < world_size),
         "rank {} of world size {}, expected a world size from 1 to {} and a rank below it", rank, world_size,
         kMostRanks);
-  // A launcher's local numbers hold only for the ranks that it started.
+  // Drops the local numbers of other ranks: they hold only for the ranks that the launcher started.
   if (given && (!found || found->rank != rank || found->world_size != world_size)) found.emplace();
   if (given) found->rank = rank, found->world_size = world_size, found->source.clear();
   if (!found) return {};
@@ -129,7 +129,7 @@ std::optional<std::string> trace_of_launcher() {
                            "PMIX_RANK", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"}) {
     if (environment(name)) return name;
   }
-  // 0 is also a batch script's.
+  // A batch script has SLURM_PROCID=0, too.
   return environment("SLURM_PROCID").value_or("0") != "0" ? std::optional("SLURM_PROCID") : std::nullopt;
 }
 
@@ -162,8 +162,8 @@ std::optional<LaunchEnvironment> read_launch_environment(int rank, int world_siz
   if (const auto port = read_int("MASTER_PORT", 1, 65535)) {
     e.master_port = *port;
   } else if (const auto job = slurm ? environment_integer("SLURM_JOB_ID", 0, INT64_MAX) : std::nullopt) {
-    // Stays below the ports that systems assign automatically. Two jobs on one host are unlikely to share a port, and
-    // neighboring steps of one job get distant ports. Step 0 has the port that the job's number gives.
+    // The port is below those that systems assign automatically. Two jobs on one host are unlikely to share a port, and
+    // neighboring steps of one job get distant ports. Step 0 gets the port that the job's number gives.
     const std::int64_t step = in_slurm_step() ? *environment_integer("SLURM_STEP_ID", 0, INT64_MAX) : 0;
     e.master_port = 15000 + static_cast<int>((*job % 15000 + step % 15000 * 1009) % 15000);
   }

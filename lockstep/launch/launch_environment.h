@@ -11,7 +11,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The most ranks of a job. Shared memory counts them in 8 bits, and every rank connects with every other.
+// The most ranks of a job. Shared memory has 8 bits for a counter of them, and every rank connects with every other.
 constexpr int kMaxRanks = 200;
 
 struct LaunchedRank {
@@ -20,7 +20,7 @@ struct LaunchedRank {
   // Empty if the launcher does not say.
   std::optional<int> local_rank;
   std::optional<int> local_world_size;
-  // The variable that gave the numbers, such as "WORLD_SIZE" or "PMI_SIZE"; empty if the caller gave them.
+  // Name of the variable that gave the world size, such as "WORLD_SIZE" or "PMI_SIZE"; empty if the caller gave it.
   std::string source;
   // The number of times that the launcher has restarted all ranks.
   int restart_count = 0;
@@ -34,10 +34,10 @@ struct LaunchedRank {
 struct LaunchEnvironment : LaunchedRank {
   std::string master_addr = "127.0.0.1";
   int master_port = kDefaultPort;
-  // The store's port, if it is not MASTER_PORT: LOCKSTEP_PORT, or the next port if torchrun itself listens at
-  // MASTER_PORT.
+  // The store's port if it is not MASTER_PORT: LOCKSTEP_PORT or, if torchrun itself listens at MASTER_PORT, a port next
+  // to MASTER_PORT.
   std::optional<int> store_port;
-  // LOCKSTEP_LAUNCHER_STORE=1: a Lockstep store already listens at MASTER_PORT.
+  // True for LOCKSTEP_LAUNCHER_STORE=1: a Lockstep store already listens at MASTER_PORT.
   bool launcher_has_store = false;
 
   // The same as torchrun's default.
@@ -55,30 +55,30 @@ struct LaunchEnvironment : LaunchedRank {
 // Throws if a variable has an invalid value, if a rank is set without a world size or the reverse, or if the variables
 // of two MPIs disagree outside Slurm.
 std::optional<LaunchedRank> read_launched_rank(int rank = -1, int world_size = -1);
-// Also finds where the ranks meet. Under Slurm, a missing MASTER_ADDR comes from the list of hosts, and a missing
-// MASTER_PORT from the numbers of the job and the step. Also throws if trace_of_launcher() finds a launcher but nothing
-// gives the number of ranks.
+// Reads the ranks like read_launched_rank(), and finds where they meet. Under Slurm, a missing MASTER_ADDR comes from
+// the list of hosts, and a missing MASTER_PORT from the numbers of the job and the step. Also throws if
+// trace_of_launcher() finds a launcher but nothing gives the number of ranks.
 std::optional<LaunchEnvironment> read_launch_environment(int rank = -1, int world_size = -1);
 
 // Returns the name of a variable that only a launcher sets, such as MASTER_ADDR or PMIX_RANK, if one is set. If
-// read_launched_rank() finds no rank in such a process, its variables were lost on the way, and the process must not
+// read_launched_rank() finds no rank then, the launcher's variables were lost on the way, and the process must not
 // train alone.
 std::optional<std::string> trace_of_launcher();
 
-// LOCKSTEP_TIMEOUT (seconds, may have a fraction), or 60 s.
+// Returns LOCKSTEP_TIMEOUT (seconds, possibly with a fraction), or 60 s.
 std::chrono::milliseconds default_timeout();
-// LOCKSTEP_PROGRESS_TIMEOUT (same format), or 30 times `timeout`.
+// Returns LOCKSTEP_PROGRESS_TIMEOUT (same format), or 30 times `timeout`.
 std::chrono::milliseconds default_progress_timeout(std::chrono::milliseconds timeout);
 
-// The first host of a Slurm list: "a[003-007,9],b" gives "a003", "rack[1-2]node[3-4]" gives "rack1node3".
+// Returns the first host of a Slurm list: "a[003-007,9],b" gives "a003", "rack[1-2]node[3-4]" gives "rack1node3".
 std::string first_slurm_host(const std::string& list);
-// The number of tasks on a node of a Slurm list: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws if the
-// list is malformed or has no such node.
+// Returns the number of tasks on a node of a Slurm list: "4(x2),1" gives 4 for nodes 0 and 1, and 1 for node 2. Throws
+// if the list is malformed or has no such node.
 int slurm_tasks_of_node(const std::string& list, int node);
 
 using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
 
-// The variables that a launcher sets for a rank: those that read_launch_environment() reads, and torchrun's others.
+// Values of the variables that Lockstep's launcher sets for a rank: its own variables, and some of torchrun's.
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
@@ -87,7 +87,7 @@ struct RankEnvironment {
   int node_rank = 0;
   std::string master_addr;
   int master_port = 0;
-  std::string secret;  // empty: an existing variable stays
+  std::string secret;  // empty: the rank inherits LOCKSTEP_SECRET, if it is set
   int restart_count = 0;
   int max_restarts = 0;
 };

@@ -35,19 +35,19 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How often to ask other nodes and to check on children.
+// Time between two looks at other nodes and at children.
 constexpr milliseconds kTick{250};
-// The third SIGINT kills if it comes this long after the first.
+// A third SIGINT kills the ranks if it comes at least this long after the first.
 constexpr milliseconds kKillAfter{1'000};
-// The grace period of ranks that hang.
+// Time after which ranks that hang get SIGKILL.
 constexpr milliseconds kShortGrace{2'000};
 // The limit of one call to the store of another node. Signals wait until the call returns.
 constexpr milliseconds kNodeStoreTimeout{10'000};
 // The limit of one attempt to connect with the store of another node.
 constexpr milliseconds kNodeConnectTimeout{2'000};
-// How long ranks that have ended may hold their output open.
+// Time after the ranks' end during which other processes may still write to the ranks' output.
 constexpr milliseconds kOutputTime{1'000};
-// How often to check whether output is taken again.
+// Time between two looks at whether the reader of the output accepts more.
 constexpr milliseconds kOutputPause{20};
 
 void check_options(const LauncherOptions& o) {
@@ -68,29 +68,29 @@ void check_options(const LauncherOptions& o) {
         o.restart_delay.count());
 }
 
-// Whether a line such as `lockstep: the loss is nan at step 17` says where the training was.
+// Whether a line names the step that failed, such as `lockstep: the loss is nan at step 17`.
 bool names_step(std::string_view line) {
   const std::size_t at = line.rfind("step ");
   return at != std::string_view::npos && at + 5 < line.size() && line[at + 5] >= '0' && line[at + 5] <= '9';
 }
 
-// SIGPIPE is only blocked: a write by a thread of ours then fails.
+// SIGPIPE is only blocked, so that a write to a closed pipe fails instead of killing this process.
 std::vector<int> signals_to_take() {
   std::vector<int> signals{SIGINT, SIGTERM, SIGCHLD, SIGPIPE};
   for (const int signal : {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
     struct sigaction action {};
     const bool is_ignored = ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-    if (!is_ignored) signals.push_back(signal);  // nohup
+    if (!is_ignored) signals.push_back(signal);  // nohup ignores SIGHUP
   }
   return signals;
 }
 
-// The output or error output of a rank, on its way to ours.
+// The output or error output of a rank, which this process passes on.
 struct OutputPipe {
   FileDescriptor pipe;
   LinePrefixer lines;
 
-  // Reads the available output, but only so much that other streams get their turn. Closes the pipe at its end.
+  // Reads available output, up to a limit that lets other streams have their turn. Closes the pipe at its end.
   void read() {
     std::array<char, 1 << 16> bytes;
     for (int i = 0; i < 16; ++i) {
@@ -132,8 +132,8 @@ class Launcher {
 
   LaunchResult run() {
     if (options_.nnodes > 1 && !connect_nodes()) return end_before_start();
-    std::string cause;  // of the last failure
-    int used = 0;       // restarts since the last healthy start
+    std::string cause;  // cause of the last failure
+    int used = 0;       // number of restarts since the last healthy start
     for (int restart = 0;; ++restart) {
       const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
       if (link_ && (!link_->meet(job(restart), stop, join_timeout(restart)) || interrupted_)) return end_before_start();
@@ -146,15 +146,15 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.leave(); });
         throw;
       }
-      // Each node measures for itself. If one node counts this start as healthy and another does not, one of them may
-      // leave; the others then do not find it at the next start, and the job ends.
+      // Each node measures for itself. If only some nodes count this start as healthy, the other nodes may leave; a
+      // node that stays then waits for them in vain at the next start, and the job ends.
       if (Clock::now() - begin >= options_.healthy_after) used = 0;
       JobFailure first = failure.value_or(JobFailure{0, ""});
       bool over = !failure || interrupted_ || used == options_.max_restarts;
       const auto decide = [&] { over |= first.status == kUnusable || (!first.cause.empty() && first.cause == cause); };
       decide();
       attempt([&](NodeLink& link) {
-        // All nodes have to decide alike, so the first failure of the whole job counts.
+        // All nodes have to decide alike, so they use the first failure of the whole job.
         if (std::optional<JobFailure> shared = link.failure()) first = std::move(*shared);
         decide();
         over |= link.interrupted();
@@ -176,7 +176,7 @@ class Launcher {
   }
 
  private:
-  // After a failure, another node may still be ending ranks that ignore SIGTERM.
+  // Waits longer after a failure, because another node may still be ending ranks that ignore SIGTERM.
   milliseconds join_timeout(int restart) const {
     return restart == 0 ? timeout_ : timeout_ + 2 * options_.grace + kOutputTime;
   }
@@ -217,7 +217,7 @@ class Launcher {
     return false;
   }
 
-  // The launchers that have joined by now end together.
+  // Ends the launchers that have joined so far together.
   LaunchResult end_before_start() {
     JobFailure failure{128 + interrupted_, "interrupted before all nodes had joined"};
     attempt([&](NodeLink& link) {
@@ -283,11 +283,11 @@ class Launcher {
     // The ranks that failed before this launcher sent them a signal.
     std::map<int, ChildExit> own_ends;
     bool finished = false;
-    // The signals for the remaining ranks, last one first, and when to send the next.
+    // The signals for the remaining ranks, in reverse order, and the time of the next one.
     std::vector<int> escalation{SIGKILL, SIGTERM};
     auto next_signal = Clock::time_point::max();
     bool sent_signal = false;
-    milliseconds silence{0};  // of the store
+    milliseconds silence{0};  // time since the store last answered
     const auto fail_with = [&](const JobFailure& what) {
       if (failure) return;
       failure = what;
@@ -306,12 +306,12 @@ class Launcher {
         say(fmt::format("the store cannot accept all ranks: {}", describe_descriptor_error(error)));
       }
       for (const int signal : take_signals()) {
-        // Comes first, so that other nodes do not see ranks stop without knowing why.
+        // Tells the other nodes first, so that they know why ranks stop.
         attempt([](NodeLink& link) { link.interrupt(); });
         children.send(signal);
       }
       const std::vector<ChildExit> ends = children.reap();
-      // Their last lines say why they failed.
+      // Reads the last lines of failed ranks, which say why they failed.
       if (std::ranges::any_of(ends, [](const ChildExit& end) { return !end.ok(); })) read(streams);
       for (const ChildExit& end : ends) {
         if (!end.ok() && !sent_signal) own_ends.emplace(end.rank, end);
@@ -323,7 +323,7 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all(what); });
         fail_with(what);
       }
-      // A hanging rank may be alone on its node, where no other rank ends after losing it.
+      // Looks for hanging ranks even if no rank ended here: the ranks that lost a hanging rank may be on other nodes.
       if (failure && escalation.size() > 1 && (link_ || !ends.empty())) {
         reports.read();
         const auto silent = [&](int rank) { return reports.is_silent(rank); };
@@ -339,7 +339,7 @@ class Launcher {
           if (const std::optional<JobFailure> other = link_->failure()) fail_with(*other);
           silence = milliseconds(0);
         } catch (const NoAnswer& error) {
-          // A slow node is not lost, as a slow rank is not.
+          // Like a slow rank, a slow node is not lost.
           silence += std::min(timeout_, kNodeStoreTimeout);
           if (silence > timeout_) lose_link(error);
         } catch (const ConnectionError& error) {
@@ -358,19 +358,19 @@ class Launcher {
         next_signal = Clock::now() + options_.grace;
       }
     }
-    // Processes that ranks started, and that outlive them, may hold the output open.
+    // Processes that ranks have started may outlive them and hold the output open.
     auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
       wait(streams, soon);
       take_signals();
-      // Nothing was read meanwhile.
+      // While the writer is full, nothing is read, so that time does not count.
       if (output_.full()) soon = Clock::now() + kOutputTime;
     }
     for (OutputPipe& stream : streams) {
       if (is_open(stream)) stream.finish();
     }
-    // The launchers of several nodes have already told each other.
+    // With several nodes, the launchers have already told each other the failure.
     if (failure && options_.nnodes == 1) {
       reports.read();  // the last ranks may have reported since
       failure = blame(reports, own_ends, *failure);
@@ -378,7 +378,7 @@ class Launcher {
     return failure;
   }
 
-  // Reports of a lost rank say more than which rank ended first.
+  // Prefers the reports: the rank that other ranks have lost says more than the rank that ended first.
   JobFailure blame(const FailureReports& reports, const std::map<int, ChildExit>& own_ends,
                    const JobFailure& first) const {
     const std::optional<RankFailure> culprit = reports.culprit();
@@ -396,7 +396,7 @@ class Launcher {
     return failure;
   }
 
-  // If the store is unreachable, this node continues alone. The other nodes notice by themselves.
+  // If the store is unreachable, this node continues without the link. The other nodes notice by themselves.
   template <typename Action>
   void attempt(const Action& action) {
     try {
@@ -406,8 +406,8 @@ class Launcher {
     }
   }
 
-  // Waits for signals and for output of the ranks, and passes the output on. While nobody takes the output, it stays in
-  // the pipes.
+  // Waits for signals and for output of the ranks, and passes the output on. Output that nobody reads stays in the
+  // pipes.
   void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
     const bool full = output_.full();
     if (full) until = std::min(until, Clock::now() + kOutputPause);
@@ -452,10 +452,10 @@ class Launcher {
     return taken;
   }
 
-  // A terminal's Ctrl-Z stops only this process, because each rank leads a group of its own.
+  // Stops the ranks, too: a terminal's Ctrl-Z stops only this process, because each rank leads a group of its own.
   void suspend() {
     if (children_) children_->send(SIGSTOP);
-    // The default action, which does nothing if no shell could continue this process.
+    // Takes the default action, which does nothing if no shell could continue this process.
     sigset_t stop, before;
     ::sigemptyset(&stop);
     ::sigaddset(&stop, SIGTSTP);
@@ -467,19 +467,19 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Blocks the signals before the threads of the writer and the server start, so that they inherit the mask.
+  // Comes before the writer and the server, so that their threads inherit the mask that blocks the signals.
   SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
   bool output_is_gone_ = false;
   int interrupted_ = 0;  // the first signal that was passed on
   int interrupts_ = 0;   // the number of SIGINTs
   Clock::time_point first_interrupt_;
-  ChildProcesses* children_ = nullptr;  // while they run
+  ChildProcesses* children_ = nullptr;  // set while the ranks run
   std::string secret_;
   bool made_secret_ = false;
   std::unique_ptr<TcpStoreServer> server_;
   int port_ = 0;
-  int accept_error_ = 0;                    // the last one reported
+  int accept_error_ = 0;                    // the last error that was reported
   std::map<int, std::string> last_errors_;  // the last line of error output of each rank here
   std::unique_ptr<NodeLink> link_;
 };

@@ -1,4 +1,4 @@
-// Internal: prefixes every line of a stream, however the stream is split into pieces.
+// Internal: prefixes every line of a stream that arrives in pieces.
 #pragma once
 
 #include <cstddef>

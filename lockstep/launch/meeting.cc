@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kVerdictKey = "verdict";
 
 std::string record_key(int rank) { return fmt::format("rank/{}", rank); }
-// Set when the rank has read the verdict.
+// This key is set when the rank has read the verdict.
 std::string told_key(int rank) { return fmt::format("told/{}", rank); }
 
 std::string other_world_size(int rank, int says, int expected) {
@@ -40,11 +40,11 @@ std::string other_build(int rank, const std::string& has, const std::string& exp
                      describe_build(has), describe_build(expected));
 }
 
-// Identifies a process, even across containers.
+// Returns text that identifies this process, even across containers.
 std::string this_process() {
   char host[HOST_NAME_MAX + 1] = {};
   (void)::gethostname(host, sizeof host - 1);
-  // Field 22 is the start time. The name before it may hold anything, up to the last parenthesis.
+  // Field 22 is the start time. The program's name before it may hold anything, and ends at the last parenthesis.
   const std::string stat = read_file("/proc/self/stat", 1 << 16);
   std::istringstream fields(stat.substr(stat.rfind(')') + 1));
   std::string started;
@@ -90,9 +90,9 @@ std::string Meeting::meet() {
   std::istringstream words(verdict.text);
   std::string number, hosts, build;
   words >> number >> hosts >> build;
-  // Rank 0 has compared already, unless it is older.
+  // Checks the build again, because an older rank 0 does not compare it.
   if (build != options_.build) throw CommError(other_build(options_.rank, options_.build, build), -1);
-  // A loopback route to the store says nothing about how other hosts reach this one.
+  // Without another address, the loopback route to the store says nothing about how other hosts reach this one.
   if (hosts == "several" && is_loopback(options_.address)) options_.address = address_for_others();
   return number;
 }
@@ -104,7 +104,7 @@ std::string Meeting::address_for_others() {
     std::string address;
     record >> world_size >> address;
     if (is_loopback(address)) continue;
-    // A host may have several networks, of which some lead to its containers alone.
+    // Uses the route to another rank, because some networks of a host may lead only to its containers.
     if (std::string own = host_towards(address); !own.empty() && !is_loopback(own)) return own;
   }
   std::string own = outward_host();
@@ -125,7 +125,7 @@ std::int64_t Meeting::number_of_group() {
   }
   const std::string first = store_->get(process_key, milliseconds(5000));
   if (first == self) return group;
-  // Tells the ranks that still wait for their first group. A running job goes on.
+  // Tells ranks that still wait for their first group. A job that already runs continues.
   group_ = make_prefix_store("1/", store_);
   const Verdict verdict{
       .text = fmt::format("rendezvous: rank {} joined twice: first as {}, now as {}", options_.rank, first, self)};
@@ -167,7 +167,7 @@ Meeting::Verdict Meeting::decide() {
 }
 
 Meeting::Verdict Meeting::await_verdict() {
-  // Rank 0 may have joined later, and waits equally long.
+  // Waits for the whole timeout, because rank 0 may have joined later and waits equally long.
   const std::optional<std::string> text = await(kVerdictKey);
   return text ? parse_verdict(*text) : verdict_on_missing();
 }
@@ -200,7 +200,7 @@ std::optional<std::string> Meeting::await(const std::string& key) {
     } catch (const ConnectionError&) {
       throw;
     } catch (const Error&) {
-      // Not set yet.
+      // The key is not set yet.
     }
   }
 }

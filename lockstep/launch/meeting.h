@@ -1,5 +1,5 @@
-// Internal: the ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether
-// they form a job.
+// Internal: the ranks of a group meet in a store. Every rank writes a record; rank 0 reads all records and decides
+// whether the ranks form a job.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ struct MeetingOptions {
   int world_size = 1;
   // This host's numeric address on the route to the store.
   std::string address = "127.0.0.1";
-  // This process hosts the store.
+  // Whether this process hosts the store.
   bool holds_store = false;
-  // One word. Ranks of different builds may compute different bits, so all must have the same.
+  // One word, equal on all ranks, because ranks of different builds may compute different bits.
   std::string build = build_id();
   std::chrono::milliseconds timeout{60'000};
   // The start of the timeout.
@@ -34,19 +34,19 @@ class Meeting {
  public:
   Meeting(std::shared_ptr<Store> store, MeetingOptions options);
 
-  // Returns rank 0's random number when all ranks have joined. Throws CommError if ranks do not join in time, if a rank
-  // has another world size or another build, or if two processes claim the same rank.
+  // Returns a random number of rank 0 when all ranks have joined. Throws CommError if ranks do not join in time, if a
+  // rank has another world size or another build, or if two processes claim the same rank.
   std::string meet();
 
-  // This group's part of the store, valid after meet(). Groups that share a store are numbered: a rank's n-th group is
-  // everyone's n-th group.
+  // This group's part of the store, valid after meet(). The n-th group that a rank makes in a store is the same group
+  // as the n-th group of every other rank.
   std::shared_ptr<Store> group_store() const { return make_prefix_store("group/", group_); }
   // The address at which other ranks reach this host.
   const std::string& address() const { return options_.address; }
 
  private:
-  // The decision of rank 0, or of a rank that detects an error: whether to go on, a number (the world size or a lost
-  // rank), and an explanation.
+  // The decision of rank 0, or of a rank that detects an error: whether to continue, the world size or a lost rank, and
+  // an explanation.
   struct Verdict {
     bool go = false;
     int of = -1;
@@ -60,11 +60,11 @@ class Meeting {
   std::string address_for_others();
   Verdict decide();
   Verdict await_verdict();
-  // Lists the ranks that did not join, unless a verdict has arrived by now.
+  // Returns the verdict if it has arrived by now; otherwise one that lists the ranks that did not join.
   Verdict verdict_on_missing();
   // Writes the verdict to the store.
   void announce(const Verdict& verdict);
-  // Returns nothing if the time is over or a verdict has arrived.
+  // Waits until the key is set. Returns nothing if the time is over or a verdict has arrived.
   std::optional<std::string> await(const std::string& key);
 
   std::shared_ptr<Store> store_, group_;

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// If a host is lost, ranks should report it first: they know what they were waiting for.
+// Gives ranks time to report a lost host first, because they know what they were waiting for.
 constexpr milliseconds kSlack{3'000};
 
 }  // namespace
@@ -90,7 +90,7 @@ void NodeLink::leave() {
     store_->add(gone, 1);
     return;
   }
-  // A node that has not joined does not leave.
+  // Counts only nodes that have joined, because others do not leave.
   int others = 0;
   for (int node = 1; node < nnodes_; ++node) others += store_->contains(key("job", node));
   const auto soon = Clock::now() + std::chrono::seconds(5);

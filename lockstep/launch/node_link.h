@@ -1,4 +1,4 @@
-// Internal: how the launchers of several hosts agree on starts, failures, and the end of a job: through the store of
+// Internal: lets the launchers of several hosts agree on starts, failures, and the end of a job, through the store of
 // node 0.
 #pragma once
 
@@ -18,7 +18,7 @@ struct JobFailure {
   int status = 1;
   std::string message;
   // The rank's last line of error output, if the rank ended by itself and the line names a step. If two starts in a row
-  // end with the same line, a third would, too.
+  // end with the same line, a third one would, too.
   std::string cause = {};
 };
 
@@ -26,23 +26,23 @@ class NodeLink {
  public:
   NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, std::chrono::milliseconds timeout);
 
-  // Waits until the launchers of all nodes have joined; called before each start of the ranks. The launchers must agree
-  // on the job's description. `stop` is polled; when it returns true, meet() returns false. Throws if nodes are missing
+  // Waits until the launchers of all nodes have joined. Call it before each start of the ranks. The launchers must
+  // agree on the job's description. meet() polls `stop`, and returns false when it is true. Throws if nodes are missing
   // after `limit`, or disagree.
   bool meet(const std::string& job, const std::function<bool()>& stop, std::chrono::milliseconds limit);
   // The first failure on any node counts for all.
   void fail_all(const JobFailure& failure);
   std::optional<JobFailure> failure();
-  // The user wants the whole job to end. No node restarts it.
+  // Tells all nodes that the user wants the whole job to end, so that no node restarts it.
   void interrupt();
   bool interrupted();
-  // This node's ranks have ended well.
+  // Tells the other nodes that this node's ranks have ended well.
   void finish();
   // Whether all nodes have finished. Call it repeatedly: each call sends a heartbeat to the other launchers, and throws
-  // if the heartbeats of one of them have stopped.
+  // if the heartbeats of another launcher have stopped.
   bool all_finished();
-  // Call it last. Node 0 waits until the others know that the job is over, because the store ends with node 0's
-  // launcher.
+  // Call it last. Node 0 waits, at most 5 s, until the other nodes know that the job is over, because the store ends
+  // with node 0's launcher.
   void leave();
 
  private:
@@ -55,7 +55,7 @@ class NodeLink {
   int start_ = 0;
   struct Heartbeat {
     std::string count;
-    TimeLimit limit;  // for the next heartbeat
+    TimeLimit limit;  // limit of the wait for the next heartbeat
   };
   std::map<int, Heartbeat> heartbeats_;
 };

@@ -1,4 +1,4 @@
-// Internal: writes output on a thread of its own, so that its owner never waits for a terminal or a pager that takes
+// Internal: writes output on a thread of its own, so that the owner never waits for a terminal or a pager that reads
 // nothing.
 #pragma once
 
@@ -20,17 +20,17 @@ class OutputWriter {
   using Write = std::function<void(bool is_error, std::string_view line)>;
 
   explicit OutputWriter(Write write);
-  // Writes what is left.
+  // Writes the remaining lines.
   ~OutputWriter();
   OutputWriter(const OutputWriter&) = delete;
   OutputWriter& operator=(const OutputWriter&) = delete;
 
-  // Never waits. Lines are written in this order.
+  // Never waits. Lines are written in the order of the calls.
   void push(bool is_error, std::string_view line);
-  // The text of the first exception that a write threw. The output is gone then: what follows on the same stream is
+  // The text of the first exception that a write threw. The output is gone then: later lines of the same stream are
   // dropped.
   std::optional<std::string> gone() const;
-  // Whether so much is waiting that producers should pause.
+  // Whether so many bytes are waiting that producers should pause.
   bool full() const;
 
  private:
@@ -42,7 +42,7 @@ class OutputWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<bool, std::string>> lines_;
-  std::size_t bytes_ = 0;  // of `lines_` and of the line that is being written
+  std::size_t bytes_ = 0;  // bytes of `lines_` and of the line that is being written
   bool closing_ = false;
   bool is_gone_[2] = {};  // standard output, error output
   std::optional<std::string> gone_;

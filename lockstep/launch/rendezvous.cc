@@ -33,8 +33,8 @@ struct Connected {
   const TcpStoreServer* hosted = nullptr;  // set if this process hosts the store
 };
 
-// The store that rank 0 hosts. A rank that cannot reach it reports rank 0 as lost, without a retry, because a rank
-// never comes back.
+// The store that rank 0 hosts. If it is unreachable, reports rank 0 as lost, without a retry, because a rank never
+// comes back.
 class StoreOfRankZero final : public Store {
  public:
   explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -77,21 +77,21 @@ int port_of_store(const LaunchEnvironment& e) { return e.store_port.value_or(e.m
 
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
   const bool here = e.on_one_host() || e.world_size == 1;
-  // No other rank connects to the store of a single rank. Several such processes may share a host and its default port.
+  // A single rank takes a free port: no other rank connects to its store, and several such processes may share a host.
   const int port = e.world_size == 1 ? 0 : port_of_store(e);
   try {
     return here ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port, .secret = secret})
                 : listen_for_hosts(e.master_addr, port, secret);
   } catch (const ListenError& error) {
     if (error.code() != EADDRINUSE) throw;
-    // Rank 0 does not move to another port: there, other ranks could reach another job's store. A launcher that uses
-    // MASTER_PORT itself names the store's port (store_port).
+    // Rank 0 does not move to another port, because other ranks could reach another job's store there. If the launcher
+    // uses MASTER_PORT itself, store_port has the store's port.
     fail("rendezvous: port {}: address already in use, expected a free port; set {} to one", port,
          e.store_port ? "LOCKSTEP_PORT" : "MASTER_PORT");
   }
 }
 
-// Rank 0 hosts the store and uses it as a client, as every other rank does.
+// Rank 0 hosts the store, and uses it through a client like every other rank.
 Connected host_store(const LaunchEnvironment& e, const std::string& secret, milliseconds timeout) {
   struct Hosted {
     std::unique_ptr<TcpStoreServer> server;
@@ -120,7 +120,7 @@ Connected connect_store(const LaunchEnvironment& e, const std::string& secret, m
   return {store, store->local_host()};
 }
 
-// The launcher's store outlives all starts of the job. The program may have been replaced between two of them.
+// The launcher's store outlives all starts of the job. The program may have been replaced between two starts.
 void check_first_build(Store& store, const LaunchEnvironment& e, const std::string& build) {
   if (e.restart_count == 0) return store.set("first build", build);
   if (!store.contains("first build")) return;
@@ -167,7 +167,7 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
   const Deadline deadline = begin + timeout;
   std::string secret = read_secret();
   const bool hosts = e->rank == 0 && !e->launcher_has_store;
-  if (hosts && e->world_size == 1 && secret.empty()) secret = make_secret();  // nobody else has to know it
+  if (hosts && e->world_size == 1 && secret.empty()) secret = make_secret();  // no other process has to know it
   for (;;) {
     try {
       Connected connected = options.store ? Connected{options.store}
@@ -197,7 +197,7 @@ Rendezvous resolve_rendezvous(const RendezvousOptions& options) {
               .address = meeting.address()};
     } catch (const ConnectionError& error) {
       if (options.store || hosts || e->launcher_has_store) throw;
-      // This may have been the store of the previous group, which rank 0 was about to close.
+      // Retries: this may have been the store of the previous group, which rank 0 was about to close.
       if (Clock::now() < deadline) continue;
       throw CommError(fmt::format("rendezvous: rank 0 of {} did not join within {} s, or is unreachable: {}",
                                   e->world_size, static_cast<double>(timeout.count()) / 1000, error.what()),

@@ -15,7 +15,7 @@ SignalDescriptor::SignalDescriptor(const std::vector<int>& signals) {
   for (const int signal : signals) ::sigaddset(&set, signal);
   descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   check(static_cast<bool>(descriptor_), "signals: {}", std::generic_category().message(errno));
-  // A process that ignores SIGCHLD cannot learn how its children ended.
+  // Restores the default for SIGCHLD, because a process that ignores it cannot learn how its children ended.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &standard, &child_action_before_);

@@ -1,4 +1,4 @@
-// Internal: signals as events to wait for, instead of handlers.
+// Internal: receives signals through a descriptor, without handlers.
 #pragma once
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// While it lives, these signals are blocked in the constructing thread and can be read here.
+// While the object lives, these signals are blocked in the thread that made it, and take() returns them.
 class SignalDescriptor {
  public:
   explicit SignalDescriptor(const std::vector<int>& signals);

@@ -38,9 +38,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Set in processes that run the program again: the pipe on which a rank reports why it failed.
+// Variable that is set in ranks that run the program again: the pipe on which the rank reports why it failed.
 constexpr const char* kSpawnedVariable = "LOCKSTEP_SPAWNED";
-// A message has to fit into a pipe, since it is read only after the process has ended.
+// A message has to fit into a pipe, because it is read only after the process has ended.
 constexpr std::size_t kLongestMessage = 4096;
 
 struct Pipe {
@@ -54,10 +54,10 @@ struct Pipe {
   }
 };
 
-// The first letter of a message: the rank failed by itself, or it lost another rank.
+// First letter of a message: the rank failed by itself (kOwn), or because it lost another rank (kConsequence).
 constexpr char kOwn = 'o', kConsequence = 'c';
 
-// Whether the error says that another rank failed, or wraps such an error, as the engine wraps what a task threw.
+// Whether the error says that another rank failed, or wraps such an error: the engine wraps what a task threw.
 bool is_consequence(const std::exception& error, int rank) {
   if (const auto* lost = dynamic_cast<const CommError*>(&error)) {
     return lost->lost_rank() >= 0 && lost->lost_rank() != rank;
@@ -73,7 +73,7 @@ bool is_consequence(const std::exception& error, int rank) {
   }
 }
 
-// Reads the message of a rank that has ended. Does not wait for more, since processes that the rank started may hold
+// Reads the message of a rank that has ended. Does not wait for more, because processes that the rank started may hold
 // the other end of the pipe.
 std::string read_message(const FileDescriptor& pipe) {
   (void)::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
@@ -82,7 +82,7 @@ std::string read_message(const FileDescriptor& pipe) {
   return n > 0 ? std::string(bytes.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
-// Runs in a rank's process, and never returns to what the parent was doing.
+// Runs `fn` in a rank's process and ends the process, without return to what the parent was doing.
 [[noreturn]] void run_rank(const std::function<void(int)>& fn, int rank, int errors) {
   int status = 0;
   std::string message;
@@ -121,7 +121,7 @@ void check_options(const SpawnOptions& options) {
             : "");
 }
 
-// Makes a secret if this process has none.
+// Returns a new secret, or an empty string if this process has a secret already.
 std::string secret_to_set() { return read_secret().empty() ? make_secret() : std::string(); }
 
 EnvironmentVariables rank_variables(int rank, int nprocs, int port, const std::string& secret) {
@@ -140,8 +140,8 @@ class Spawned::Impl {
  public:
   explicit Impl(const SpawnOptions& options) : options_(options) {}
 
-  // Daemons get SIGTERM and after the grace period SIGKILL, as do the ranks of an incomplete job. Other ranks are
-  // waited for.
+  // Sends SIGTERM to daemons and to the ranks of an incomplete job, and SIGKILL after the grace period. Waits for the
+  // other ranks.
   ~Impl() {
     try {
       if ((options_.daemon || !complete_) && children_.running()) {
@@ -150,7 +150,7 @@ class Spawned::Impl {
       }
       wait_for_all();
     } catch (const std::exception&) {
-      // join() reports how they ended.
+      // Ignored, because a destructor must not throw.
     }
   }
 
@@ -158,10 +158,10 @@ class Spawned::Impl {
     children_.add(rank, process);
     errors_[rank] = std::move(errors);
   }
-  // All ranks have been started.
+  // Call it when all ranks have been started.
   void complete() { complete_ = true; }
 
-  // Made after the last fork(), since it has a thread.
+  // Starts the store and returns its port. Call it after the last fork(), because the store has a thread.
   int serve(const std::string& secret) {
     server_.emplace(TcpStoreServerOptions{.secret = secret});
     return server_->port();
@@ -187,7 +187,7 @@ class Spawned::Impl {
     server_.reset();
   }
 
-  // The first failure counts. Those of ranks that only lost another rank do not, although these ranks often end first.
+  // Keeps the first failure. Ranks that only lost another rank do not count, although they often end first.
   void note(const ChildExit& end) {
     const std::string message = read_message(errors_.at(end.rank));
     const bool own = message.empty() ? next_signal_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
@@ -229,12 +229,12 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
         threads);
   const std::string secret = secret_to_set();
   auto impl = std::make_unique<Spawned::Impl>(options);
-  // Buffered output would otherwise appear in every process.
+  // Flushes buffered output, which would otherwise appear once for every process.
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
   std::vector<FileDescriptor> ports;
   for (int rank = 0; rank < options.nprocs; ++rank) {
-    // The store, and with it its port, may exist only after the last fork().
+    // The pipe passes the store's port to the child, because the store may exist only after the last fork().
     Pipe errors, port_pipe;
     const pid_t child = ::fork();
     check(child >= 0, "spawn: {}", std::generic_category().message(errno));
@@ -263,7 +263,7 @@ Spawned spawn(const std::function<void(int)>& fn, const SpawnOptions& options) {
 
 Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const SpawnOptions& options) {
   if (const auto errors = environment_integer(kSpawnedVariable, 0, INT_MAX)) {
-    // Processes that fn starts are not ours.
+    // Removes the variable, because processes that fn starts are not ranks of this spawn().
     ::unsetenv(kSpawnedVariable);
     ::fcntl(static_cast<int>(*errors), F_SETFD, FD_CLOEXEC);
     run_rank(fn, static_cast<int>(environment_integer("RANK", 0, INT_MAX).value()), static_cast<int>(*errors));

@@ -1,5 +1,5 @@
-// Runs a function of this program in new processes, one for each rank (torch.multiprocessing.spawn). They can form a
-// process group.
+// Runs a function of this program in new processes, one for each rank (torch.multiprocessing.spawn). These processes
+// can form a process group.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@ struct SpawnOptions {
   int nprocs = 1;
   // True: spawn() waits for the processes. Otherwise call Spawned::join().
   bool join = true;
-  // True: the destructor of Spawned kills unjoined processes instead of waiting for them. In either case, the processes
+  // True: the destructor of Spawned ends unjoined processes instead of waiting for them. In either case, the processes
   // never outlive this one.
   bool daemon = false;
-  // After a rank fails, the others have this long to report their errors. Then they get SIGTERM, and after the same
-  // time again SIGKILL.
+  // After a rank fails, the other ranks have this long to report their errors. Then they get SIGTERM, and after the
+  // same time again SIGKILL.
   std::chrono::milliseconds grace{5'000};
 };
 
@@ -28,9 +28,9 @@ class Spawned {
   Spawned(Spawned&&) noexcept;
   Spawned& operator=(Spawned&&) noexcept;
 
-  // Waits until all processes have ended. Throws the failure of the first failing rank: `rank 1 failed: conv2d: input
-  // has …`, `rank 2 was killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the first.
-  // Later calls throw the same.
+  // Waits until all processes have ended. Throws the failure of the first rank that failed: `rank 1 failed: conv2d:
+  // input has …`, `rank 2 was killed by signal 9 (Killed)`. A rank that only lost another rank does not count as the
+  // first. Later calls throw the same error.
   void join();
 
  private:
@@ -45,8 +45,8 @@ class Spawned {
 // reads; this process hosts the store. An exception ends its process with status 1, and join() reports its message.
 //
 // This overload uses fork(), so the processes start with a copy of this process's memory. fork() is safe only in a
-// process with one thread, and CUDA does not survive it. So call spawn() before you make a Runtime or count GPUs
-// (device_count(), find_devices()), and after an earlier spawn() has ended. Otherwise it throws.
+// process with one thread, and CUDA does not survive it. Call spawn() before you make a Runtime or count GPUs
+// (device_count(), find_devices()), and join the ranks of an earlier spawn() first. Otherwise it throws.
 Spawned spawn(const std::function<void(int rank)>& fn, const SpawnOptions& options = {});
 
 // This overload runs the program again with the same arguments. In each new process, main() must reach this same call,

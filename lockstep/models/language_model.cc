@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Logits that are not among the k largest become -infinity. Equal ones at the limit stay.
+// Sets logits that are not among the k largest to -infinity. Keeps all that equal the k-th largest.
 void keep_largest(std::vector<float>& logits, std::int64_t k) {
   if (k == 0 || k >= std::ssize(logits)) return;
   std::vector<float> sorted = logits;
@@ -24,7 +24,7 @@ void keep_largest(std::vector<float>& logits, std::int64_t k) {
       logits, [&](float x) { return x < least; }, -std::numeric_limits<float>::infinity());
 }
 
-// The number that softmax(logits / temperature) gives to `random`, from [0, 1).
+// Returns the token that softmax(logits / temperature) assigns to `random`, from [0, 1).
 std::int64_t draw_token(const std::vector<float>& logits, double temperature, double random) {
   const float largest = std::ranges::max(logits);
   check(std::isfinite(largest), "generate: the largest logit is {}, expected a finite number", largest);

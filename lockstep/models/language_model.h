@@ -1,4 +1,4 @@
-// What models of sequences of tokens share: they continue a text.
+// Base class of models of sequences of tokens, which can continue a text.
 //
 //   GPT gpt({.vocab_size = characters.size()});
 //   ...
@@ -16,15 +16,15 @@
 namespace LOCKSTEP_API lockstep {
 
 struct GenerateOptions {
-  // How many tokens to add.
+  // Number of tokens to add.
   std::int64_t new_tokens = 100;
   // Divides the logits: below 1, likely tokens become likelier.
   double temperature = 1;
-  // Draws only among so many tokens with the largest logits. 0: among all. 1: always takes the likeliest.
+  // Draws only among this many tokens with the largest logits. 0: among all. 1: always takes the likeliest.
   std::int64_t top_k = 0;
   // The model sees at most this many of the last tokens. 0: as many as it takes.
   std::int64_t context = 0;
-  // The same seed draws the same tokens. Not set: each call draws others, as rand() does.
+  // The same seed draws the same tokens. Not set: the random numbers go on from call to call, as with rand().
   std::optional<std::uint64_t> seed = {};
 };
 
@@ -34,11 +34,11 @@ class LanguageModel : public Module {
   // The longest sequence that forward() takes. 0: it takes any.
   virtual std::int64_t longest() const { return 0; }
 
-  // Continues these tokens. Returns them, followed by the new ones, each drawn by softmax(logits / temperature) of the
-  // last tokens before it, of which there are at most longest(). Runs in evaluation mode and keeps no history. Throws
-  // if there is no token to continue, and for a temperature that is not above 0.
+  // Continues these tokens. Returns them, followed by the new tokens. Each is drawn from softmax(logits / temperature)
+  // after at most longest() tokens before it. Runs in evaluation mode and keeps no history. Throws if there is no token
+  // to continue, and for a temperature that is not above 0.
   std::vector<std::int64_t> generate(std::vector<std::int64_t> ids, const GenerateOptions& options = {});
-  // The same for tokens i64 [T] or [1, T], as a tensor in host memory with the same axes.
+  // The same for a tensor i64 [T] or [1, T]. Returns a tensor in host memory with the same axes.
   template <std::same_as<Tensor> Ids>
   Tensor generate(const Ids& ids, const GenerateOptions& options = {}) {
     return generate_tensor(ids, options);

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kExpansion = 4;  // of a bottleneck's last convolution
+constexpr std::int64_t kExpansion = 4;  // output channels of a bottleneck over those of its other convolutions
 
 struct BlockOptions {
   std::int64_t in = 0, channels = 0, stride = 1;
@@ -29,10 +29,10 @@ std::shared_ptr<Conv2d> conv(std::int64_t in, std::int64_t out, std::int64_t ker
                                                    .bias = false});
 }
 
-// Whether it computes what relu() does, so that a batch norm can do it in one pass.
+// Returns whether it computes what relu() does, so that a batch norm can include it in one pass.
 bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU) && !ModuleTree::has_call(module); }
 
-// The stride is that of the first 3x3 convolution, as in torchvision.
+// The first 3x3 convolution has the stride, as in torchvision.
 class Block : public Module {
  public:
   explicit Block(const BlockOptions& o) {

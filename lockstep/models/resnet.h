@@ -1,7 +1,7 @@
 // Residual nets (He et al. 2015): the ResNet-18 of the tutorials for small images, and those of torchvision.
 //
 //   auto net = resnet18();
-//   net->initialize(Normal(0.01));  // PyTorch's initial values without it
+//   net->initialize(Normal(0.01));  // without this line: PyTorch's initial values
 //   Tensor logits = (*net)(images);  // [N, 1, 28, 28] -> [N, 10]
 #pragma once
 
@@ -42,7 +42,7 @@ class ResNet : public Module {
  private:
   std::shared_ptr<Sequential> layer(int blocks, std::int64_t channels, std::int64_t stride, bool bottleneck);
 
-  std::int64_t channels_ = 64;  // of the last block so far
+  std::int64_t channels_ = 64;  // output channels of the last block so far
   Conv2d conv1_;
   BatchNorm2d bn1_;
   ModuleSlot relu_, maxpool_, avgpool_;

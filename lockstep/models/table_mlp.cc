@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The largest whole number up to which a type holds all.
+// Returns the largest whole number up to which the type represents all.
 std::int64_t largest_exact(DType dtype) {
   if (dtype == DType::bf16) return 1 << 8;
   if (dtype == DType::f16) return 1 << 11;

@@ -14,21 +14,21 @@
 namespace LOCKSTEP_API lockstep {
 
 struct TableMlpOptions {
-  // The first features of a row.
+  // Number of numeric features, which come first in a row.
   std::int64_t numbers = 0;
-  // The number of values of each category, which follow the numbers in a row. Value 0 is a missing one.
+  // Number of values of each category. Categories follow the numbers in a row. Value 0 stands for a missing cell.
   std::vector<std::int64_t> vocabularies{};
-  // For each category, whether training data miss cells. Where they do not, value 0 is zeros. Empty: all do.
+  // For each category, whether its training data have missing cells. If not, value 0 embeds as zeros. Empty: all have.
   std::vector<bool> missing{};
-  // The outputs: classes, or numbers to predict.
+  // Number of outputs: classes, or numbers to predict.
   std::int64_t classes = 0;
   std::vector<std::int64_t> hidden{256, 128};
   double dropout = 0;
 };
 
-// Rows [N, numbers + categories] -> [N, classes]. Each category has an embedding of min(32, (values + 1) / 2) elements;
-// these and the numbers go through linear layers with ReLU. Parameters are named embeddings.0.weight, mlp.0.weight,
-// .... In bf16 and f16, category numbers beyond 256 and 2048 are not exact: forward() throws if a vocabulary is larger.
+// Maps rows [N, numbers + categories] to [N, classes]. Each category has an embedding of min(32, (values + 1) / 2)
+// elements; embeddings and numbers go through linear layers with ReLU. Parameters are named embeddings.0.weight,
+// mlp.0.weight, .... bf16 and f16 represent categories exactly to 256 and 2048: forward() throws for larger ones.
 class TableMlp : public Module {
  public:
   using Options = TableMlpOptions;

@@ -1,4 +1,4 @@
-// What a failure of communication between ranks throws.
+// The error that a failure of communication between ranks throws.
 #pragma once
 
 #include <string>

@@ -75,7 +75,7 @@ void close_descriptors_from(int first) {
   if (::close_range(static_cast<unsigned>(first), ~0U, 0) == 0 || close_listed_from(first)) return;
   rlimit limit{};
   (void)::getrlimit(RLIMIT_NOFILE, &limit);
-  // The kernel gives the lowest free numbers, so a lower bound is enough where the limit is in the billions.
+  // The kernel gives out the lowest free descriptors, so a bound is safe even if the limit is in the billions.
   const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
   for (int descriptor = first; descriptor < end; ++descriptor) ::close(descriptor);
 }

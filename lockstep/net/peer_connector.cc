@@ -27,8 +27,8 @@ using std::chrono::steady_clock;
 
 // A connection that has not completed the handshake after this time is closed.
 constexpr std::chrono::seconds kHandshakeTimeout{5};
-// The most connections in the handshake. One more closes the oldest, but not before the oldest had kMinimumTime, which
-// is enough for a rank of this group. The store has the same rule.
+// Limit of connections in the handshake. A new connection closes the oldest one, but not before the oldest has had
+// kMinimumTime, which is enough for a rank of this group. The store has the same rule.
 constexpr std::size_t kMostPending = 256;
 constexpr std::chrono::milliseconds kMinimumTime{100};
 // How long to wait for a free descriptor.
@@ -142,7 +142,7 @@ class PeerConnector {
     }
   }
 
-  // A process that cannot open more sockets reports it before the ranks that wait for it call it lost.
+  // A process that cannot open more sockets reports that early, before the ranks that wait for it report it as lost.
   bool over() const { return limit_.left() <= early(); }
   std::chrono::milliseconds early() const { return socket_error_ == 0 ? 0ms : limit_.length() / 4; }
   RankFailure reason_of(const RankFailure& failure) const {
@@ -232,8 +232,8 @@ class PeerConnector {
     return -1;
   }
 
-  // Reads the handshake's next message and answers it. Returns false if the connection should be closed or was moved to
-  // sockets_.
+  // Reads the handshake's next message and answers it. Returns false if the caller should erase `p`: the connection is
+  // of no use, or has moved to sockets_.
   bool advance(Pending& p) {
     const std::size_t expected = p.handshake ? PeerHandshake::kProofBytes : PeerHandshake::kHelloBytes;
     char bytes[64];
@@ -247,11 +247,11 @@ class PeerConnector {
       if (p.client >= static_cast<std::uint32_t>(group_.size) || p.connection >= sockets_.size()) return false;
       p.handshake =
           std::make_unique<PeerHandshake>(group_.key, p.client, static_cast<std::uint32_t>(group_.rank), p.connection);
-      // So few bytes always fit into an empty socket.
+      // The send buffer of a new connection always has room for so few bytes.
       return send_all(p.socket.get(), p.handshake->answer(input), TimeLimit(0ms));
     }
     if (!p.handshake->check_proof(input)) return false;
-    // A peer that was cut off connects again.
+    // A peer that does not get this byte connects again.
     if (send_all(p.socket.get(), "!", TimeLimit(0ms))) {
       sockets_[p.connection][p.client] =
           with_tags(std::move(p.socket), p.handshake->key_of_server(), p.handshake->key_of_client());
@@ -284,9 +284,9 @@ std::string read_record(const GroupMembership& group, int rank, const std::strin
     try {
       return group.store->get(key, std::chrono::milliseconds(milliseconds_until(next_look)));
     } catch (const CommError&) {
-      throw;  // rank 0 is lost, and its store with it
+      throw;  // rank 0, which hosts the store, is lost
     } catch (const ConnectionError&) {
-      throw;  // the store is gone, or was silent for as long as its client waits
+      throw;  // the store is gone, or did not answer in time
     } catch (const Error&) {
       if (limit.over()) throw_rank_failure(lost(rank, "did not join within " + limit.str()));
       if (steady_clock::now() < next_look) throw;

@@ -1,5 +1,5 @@
-// Internal: the messages with which two ranks authenticate each other on a new connection, and the keys of what they
-// send on it afterwards. This class does no I/O.
+// Internal: the messages with which two ranks authenticate each other on a new connection, and the keys for the tags of
+// later messages. This class does no I/O.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class PeerHandshake {
  public:
   static constexpr std::size_t kHelloBytes = 32, kAnswerBytes = 48, kProofBytes = 32, kWelcomeBytes = 1;
 
-  // Rank `client` connects to rank `server`; `connection` numbers the connections between them.
+  // Rank `client` connects to rank `server`; `connection` is the index of the connection between them.
   PeerHandshake(std::string_view key, std::uint32_t client, std::uint32_t server, std::uint32_t connection);
 
   // The client's side.
@@ -28,7 +28,7 @@ class PeerHandshake {
   std::string answer(std::string_view hello);
   bool check_proof(std::string_view proof) const;
 
-  // After the handshake: the keys of both directions, equal on both sides and new for each connection.
+  // The keys of both directions after the handshake. Both sides get the same keys, and each connection gets new ones.
   std::string key_of_client() const { return mac("messages of the client"); }
   std::string key_of_server() const { return mac("messages of the server"); }
 

@@ -24,7 +24,7 @@ inline RankFailure lost(int rank, const std::string& why) {
   return {rank, fmt::format("rank {} lost ({})", rank, why)};
 }
 inline RankFailure no_answer(int rank, const TimeLimit& limit) { return lost(rank, "no answer within " + limit.str()); }
-// For a limit that has expired. `answers`: whether the rank's process is known to be alive.
+// Describes a limit that has expired. `answers`: whether the rank's process is known to be alive.
 inline RankFailure overdue(int rank, bool answers, const TimeLimit& limit) {
   if (!answers) return no_answer(rank, limit);
   return {rank, fmt::format("rank {} hangs (alive, but did not join within {})", rank, limit.str())};

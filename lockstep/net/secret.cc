@@ -18,15 +18,15 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kShortest = 16, kLongest = 4096;
-// Of 16 random decimal digits, fewer than five differ once in ten thousand times.
+// A secret of 16 random decimal digits has fewer than five different ones with a probability of about 1 in 10,000.
 constexpr std::size_t kFewestDifferent = 5;
 
-// Whether the text repeats its first `period` characters to its end.
+// Whether the whole text repeats its first `period` characters.
 bool repeats(std::string_view text, std::size_t period) {
   return text.substr(period) == text.substr(0, text.size() - period);
 }
 
-// Why somebody could guess the secret; empty if this cannot be seen. Must not say what the secret is.
+// Returns a reason why the secret is easy to guess; empty if none is found. The reason must not reveal the secret.
 std::string why_weak(std::string_view secret) {
   const std::size_t different = std::set<char>(secret.begin(), secret.end()).size();
   if (different < kFewestDifferent) {
@@ -40,7 +40,7 @@ std::string why_weak(std::string_view secret) {
 }
 
 std::string read_secret_file(const std::string& path) {
-  // The file is opened once, so that the check and the read see the same file. O_NONBLOCK: a pipe must not block us.
+  // Opens the file once, so that the check and the read see the same file. O_NONBLOCK: opening a pipe must not block.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   const bool known = file && ::fstat(file.get(), &status) == 0;

@@ -7,8 +7,8 @@
 namespace lockstep {
 
 // Returns LOCKSTEP_SECRET, or the contents of the file that LOCKSTEP_SECRET_FILE names, without trailing white space;
-// empty if neither is set. Throws if both are set, if anyone besides the file's owner and group may read the file, or
-// if the secret is easy to guess: fewer than 16 characters, few different ones, or a short text that is repeated.
+// empty if neither is set. Throws if both are set, if the file is not private (check_private()), or if the secret is
+// easy to guess: fewer than 16 characters, few different characters, or a repeated short text.
 std::string read_secret();
 
 // Makes a new secret of 64 hexadecimal digits.

@@ -22,7 +22,7 @@ std::uint32_t number(const std::string& bytes, std::size_t at, std::size_t size)
   return value;
 }
 
-// The size of the message whose header is at the front; 0 while the header is incomplete.
+// Returns the size of the message at the front; 0 while the header is incomplete.
 std::size_t size_of_request(const std::string& bytes) {
   if (bytes.size() < kRequestHeader) return 0;
   const std::uint32_t operation = number(bytes, 0, 2);
@@ -45,7 +45,7 @@ std::size_t size_of_reply(const std::string& bytes) {
   return kReplyHeader + value_size;
 }
 
-// Checks and removes the tag behind the first `size` bytes. Returns false while it is incomplete.
+// Checks and removes the tag after the first `size` bytes. Returns false while the tag is incomplete.
 bool take_tag(std::string& bytes, std::size_t size, MessageMac& mac) {
   MessageMac::Tag tag;
   if (size == 0 || bytes.size() < size + tag.size()) return false;

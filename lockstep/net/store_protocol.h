@@ -2,10 +2,10 @@
 //
 // The server begins with a greeting that holds a fresh nonce. The client proves that it knows the secret by an HMAC of
 // that nonce and its own, and the server's answer proves the same to the client. Labels keep the two proofs distinct.
-// Then the client sends one request at a time and reads one reply. A tag follows each of them, with a key that only
-// these two know. Nothing is encrypted.
+// Then the client sends requests, one at a time, and reads the reply to each. A tag follows each request and reply; its
+// key is known to these two alone. Nothing is encrypted.
 //
-// Numbers are little-endian.
+// Integers are little-endian.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ inline constexpr char kStoreAccepts = 'a', kStoreRefuses = 'r';
 std::string store_client_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
 std::string store_server_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
 
-// The tags of what follows the handshake, in each direction.
+// Tags of the messages after the handshake, in each direction.
 MessageMac store_request_tags(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
 MessageMac store_reply_tags(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
-// The message with its tag.
+// Returns the message with its tag.
 std::string with_tag(std::string message, MessageMac& mac);
 
 enum class StoreOperation : std::uint8_t { set = 1, get = 2, add = 3, contains = 4 };
@@ -48,7 +48,7 @@ struct StoreRequest {
   bool operator==(const StoreRequest&) const = default;
 };
 
-// `missing` answers get and contains. With `failed`, the value holds the reason.
+// `missing` is a reply to get and contains. With `failed`, the value holds the reason.
 enum class StoreStatus : std::uint8_t { ok = 1, missing = 2, failed = 3 };
 
 struct StoreReply {
@@ -60,12 +60,12 @@ struct StoreReply {
 std::string encode(const StoreRequest& request);
 std::string encode(const StoreReply& reply);
 
-// Removes the message at the front of `bytes` and returns it; returns nothing while it is incomplete. Throws as soon as
-// the header (12 bytes of a request, 8 of a reply) cannot be valid, so a claimed length beyond the limits above is
-// never awaited or allocated.
+// Removes the message at the front of `bytes` and returns it; returns nothing while the message is incomplete. Throws
+// as soon as the header (12 bytes of a request, 8 of a reply) cannot be valid, so it never waits or allocates memory
+// for a length above the limits.
 std::optional<StoreRequest> take_request(std::string& bytes);
 std::optional<StoreReply> take_reply(std::string& bytes);
-// The same for a message with its tag. Throws if that is wrong.
+// Do the same for a message with its tag. Throw if the tag is wrong.
 std::optional<StoreRequest> take_request(std::string& bytes, MessageMac& mac);
 std::optional<StoreReply> take_reply(std::string& bytes, MessageMac& mac);
 

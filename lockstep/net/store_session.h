@@ -15,13 +15,13 @@ class StoreSession {
   // Starts with the greeting. `nonce` has kStoreNonceBytes bytes and is never reused.
   StoreSession(std::string_view secret, std::string nonce);
 
-  // Takes bytes from the client. Throws if they break the protocol; the session is then unusable.
+  // Takes bytes from the client. Throws if they break the protocol; the session cannot be used afterwards.
   void receive(std::string_view bytes);
   // Returns the next complete request. Returns none while a reply is due, so unread replies cannot pile up.
   std::optional<StoreRequest> next_request();
   void reply(const StoreReply& reply);
 
-  // The bytes to send. sent() removes those that were sent.
+  // The bytes to send. Call sent() with the number of bytes that were sent, which removes them.
   std::string_view output() const { return std::string_view(output_).substr(sent_); }
   void sent(std::size_t bytes);
 
@@ -35,9 +35,9 @@ class StoreSession {
   enum class State { greeted, admitted, refused };
 
   State state_ = State::greeted;
-  std::string_view secret_;  // the server's
+  std::string_view secret_;  // owned by the server
   std::string nonce_;
-  MessageMac requests_, replies_;  // once admitted
+  MessageMac requests_, replies_;  // set once the client is admitted
   std::string input_;
   std::string output_;
   std::size_t sent_ = 0;

@@ -25,7 +25,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 bool interrupted_or_early(int error) { return error == EINTR || error == EAGAIN || error == EWOULDBLOCK; }
 
 void set_option(const FileDescriptor& socket, int level, int option, int value) {
-  // Every option that is set here is an optimization, so failures are ignored.
+  // Ignores failures, because every option that is set here is an optimization.
   (void)::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
@@ -123,7 +123,7 @@ std::string outward_host() {
   const int failed = ::getifaddrs(&found);
   check(failed == 0, "socket: cannot read this machine's addresses: {}", reason(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, &::freeifaddrs);
-  // A link-local IPv6 address is useless without the name of its link.
+  // Skips IPv6: a link-local address is useless without the name of its link.
   for (const ifaddrs* i = found; i != nullptr; i = i->ifa_next) {
     const bool up = (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK);
     if (up && i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
@@ -166,7 +166,7 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
     check(failed == 0, "{}: {}", peer_, reason(errno));
   }
   if (error != 0) throw ConnectionError(fmt::format("{}: {}", peer_, reason(error)));
-  // Without a listener there, the kernel may give this socket the very port that it connects to.
+  // If nobody listens at that port, the kernel may give this socket the very port that it connects to.
   if (local_address().str() == peer_) throw ConnectionError(fmt::format("{}: connected to itself", peer_));
 }
 

@@ -1,5 +1,5 @@
-// Internal: TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for
-// a peer, the time during which this process is suspended does not count: the peer may be suspended with it.
+// Internal: TCP with deadlines. Calls with a deadline end by it, and errors name the peer. While a call waits for a
+// peer, the time during which this process is suspended does not count, because the peer may be suspended with it.
 #pragma once
 
 #include <poll.h>
@@ -30,7 +30,7 @@ class NoAnswer : public ConnectionError {
   using ConnectionError::ConnectionError;
 };
 
-// This process may not open another socket now.
+// This process cannot open another socket now.
 class OutOfDescriptors : public Error {
  public:
   using Error::Error;
@@ -56,8 +56,8 @@ class SocketAddress {
   socklen_t size_ = 0;
 };
 
-// Resolves a name or a number to its addresses, best first, without duplicates. Throws ConnectionError for an unknown
-// name, since a new machine's name may take a while to appear.
+// Resolves a name or a numeric address, best address first, without duplicates. Throws ConnectionError for an unknown
+// name, because a new machine's name may take a while to appear.
 std::vector<SocketAddress> resolve_host(const std::string& host, int port);
 
 // Whether all addresses of `host` are loopback.
@@ -74,14 +74,14 @@ SocketAddress local_address(const FileDescriptor& socket);
 void set_connection_options(const FileDescriptor& socket);
 
 // Waits until an item is ready or the deadline has passed. poll() fails for more items than this process may have open,
-// and that limit may have been lowered after they were opened. Then all open items count as ready after a short pause.
-// Use non-blocking calls on them: an item that counts as ready may not be.
+// and that limit may drop after they were opened. In that case, all open items count as ready after a short pause. Use
+// non-blocking calls on the items, because an item that counts as ready may not be.
 void wait_for_any(std::span<pollfd> items, Deadline deadline);
 
-// This machine's address on the route to a host, numeric; empty if there is no route.
+// This machine's numeric address on the route to a host; empty if there is no route.
 std::string host_towards(const std::string& host);
 
-// The first address of this machine that is not loopback, numeric; empty if there is none.
+// The first IPv4 address of this machine that is not loopback, numeric; empty if there is none.
 std::string outward_host();
 
 class TcpConnection {
@@ -93,7 +93,7 @@ class TcpConnection {
   std::string receive(std::size_t most, Deadline deadline);
   std::string receive_exactly(std::size_t count, Deadline deadline);
 
-  // The address that errors name.
+  // The peer's address, which errors name.
   const std::string& peer() const { return peer_; }
   SocketAddress local_address() const { return lockstep::local_address(socket_); }
 

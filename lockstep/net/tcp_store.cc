@@ -30,7 +30,7 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
-// NoAnswer if the last attempt ended like that.
+// Throws NoAnswer if the last attempt ended in silence.
 [[noreturn]] void throw_lost(const std::string& what, bool silent) {
   if (silent) throw NoAnswer(what);
   throw ConnectionError(what);
@@ -55,7 +55,7 @@ Line shake_hands(TcpConnection connection, const std::string& given_secret, Dead
     throw StoreRefused(fmt::format("store: {} sent \"{}\", expected \"{}\": something else listens there",
                                    connection.peer(), printable(greeting), kStoreMagic));
   }
-  // A store that greets is ready to answer.
+  // Asks after the greeting, because a store that greets is ready to answer.
   const std::string secret = given_secret.empty() ? ask_for_secret(connection.peer(), deadline) : given_secret;
   const std::string server_nonce = greeting.substr(kStoreMagic.size()), nonce = random_bytes(kStoreNonceBytes);
   connection.send(nonce + store_client_hmac(secret, server_nonce, nonce), deadline);
@@ -84,7 +84,7 @@ class TcpStore::Impl {
 
   const std::string& local_host() const { return local_host_; }
 
-  // Each call has a connection to itself while it lasts.
+  // Each call uses a connection of its own until it returns.
   StoreReply call(const StoreRequest& request, milliseconds wait = milliseconds(0)) {
     const std::string bytes = encode(request);
     const Deadline deadline = Clock::now() + wait + options_.timeout;
@@ -122,13 +122,13 @@ class TcpStore::Impl {
   Line connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
-      bool silent = false, lacks_descriptors = false;  // this process lacks descriptors: the store is not lost
+      bool silent = false, lacks_descriptors = false;  // without descriptors, the store is not lost
       try {
         for (const SocketAddress& address : resolve_host(options_.host, options_.port)) {
           check(address.is_loopback() || !options_.secret.empty(),
                 "store: {} is not loopback and there is no secret; {}", address, kHowToSetSecret);
           try {
-            // An attempt that hangs must not use up all of the time.
+            // Limits each attempt, because one that hangs must not use up the whole time.
             const Deadline soon = std::min(deadline, Clock::now() + std::chrono::seconds(5));
             return shake_hands(TcpConnection(address, soon), options_.secret, soon);
           } catch (const ConnectionError& error) {

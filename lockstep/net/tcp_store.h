@@ -13,22 +13,22 @@ namespace lockstep {
 struct TcpStoreOptions {
   std::string host = "127.0.0.1";
   int port = 0;
-  // Without a secret, the client connects to loopback only, and asks the store for its secret (user_secret.h).
+  // Without a secret, the client connects to loopback only and asks the store for its secret (user_secret.h).
   std::string secret = {};
-  // How long the constructor keeps retrying.
+  // Time during which the constructor retries.
   std::chrono::milliseconds connect_timeout{60'000};
-  // The limit of each call, in addition to the timeout of a get.
+  // Time limit of each call, in addition to the timeout of a get.
   std::chrono::milliseconds timeout{10'000};
 };
 
-// The store answered, and a retry cannot help: it has another secret, or it is not a Lockstep store.
+// A retry cannot help: the store has another secret, belongs to another user, or is not a Lockstep store.
 class StoreRefused : public Error {
  public:
   using Error::Error;
 };
 
 // Any number of threads may use one client; a waiting get does not block other calls. A call that cannot reach the
-// store throws ConnectionError, or its NoAnswer (tcp_socket.h), within its time. The next call connects again.
+// store in time throws ConnectionError, or its subclass NoAnswer (tcp_socket.h). The next call connects again.
 class TcpStore : public Store {
  public:
   explicit TcpStore(const TcpStoreOptions& options);

@@ -29,11 +29,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The most clients in the handshake. One more closes the oldest, but not before the oldest had the time below. A client
-// of this job finishes within milliseconds and retries if it was closed, so it gets through a flood of connections.
+// Limit of clients in the handshake. A new client closes the oldest, but not before the oldest has had the time below.
+// A client of this job needs only milliseconds, and retries if closed, so it gets through a flood of connections.
 constexpr std::ptrdiff_t kMostHandshakes = 256;
 constexpr std::chrono::milliseconds kShortestHandshake{100};
-// How many new clients to accept before serving the others.
+// Number of new clients to accept before the other clients are served.
 constexpr int kMostAccepted = 16;
 constexpr std::size_t kLongestError = 1024;
 constexpr const char* kAllAddresses = "0.0.0.0";
@@ -52,7 +52,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
       failure = fmt::format("store: cannot listen at {}: {}{}", address.str(), error.code().message(),
                             taken ? "; choose another port with --master-port or MASTER_PORT" : "");
       code = error.code().value();
-      // Clients try the addresses in this order: at a later one they would reach the program that has this one.
+      // Does not try later addresses: clients use this order, and would reach the program that has this address.
       if (taken) break;
     }
   }
@@ -84,7 +84,7 @@ class TcpStoreServer::Impl {
     FileDescriptor socket;
     StoreSession session;
     Clock::time_point accepted;
-    // The deadline of the handshake, and later that of the waiting get.
+    // The deadline of the handshake; later, the deadline of the waiting get.
     Clock::time_point deadline;
     std::optional<std::string> awaited = {};
     bool closed = false;
@@ -107,7 +107,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Set when the server should end.
+  // Returns whether the server should end.
   bool wait_for_events() {
     const auto now = Clock::now();
     auto wake_at = now + std::chrono::hours(1);
@@ -126,7 +126,7 @@ class TcpStoreServer::Impl {
       if (client.timed()) wake_at = std::min(wake_at, client.deadline);
     }
     wait_for_any(polled_, wake_at);
-    std::uint64_t woken;  // is read, since an item may count as ready that is not
+    std::uint64_t woken;  // the read shows whether the event is really set
     return polled_[0].revents != 0 && ::read(wake_.get(), &woken, sizeof woken) == sizeof woken;
   }
 
@@ -145,7 +145,7 @@ class TcpStoreServer::Impl {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (is_out_of_descriptors(errno)) wait_for_descriptors(errno);
-        // An error of that one connection. The next may succeed.
+        // The error concerns one connection. The next accept() may succeed.
         if (errno == EINTR || errno == ECONNABORTED) continue;
         return;
       }
@@ -157,7 +157,7 @@ class TcpStoreServer::Impl {
                             .accepted = now,
                             .deadline = now + options_.handshake_timeout});
       } catch (const std::exception&) {
-        return;  // the connection closed again
+        return;  // the destructor closes the socket
       }
       Client& client = clients_.back();
       guarded(client, [&] { flush(client); });
@@ -172,7 +172,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // There is no free descriptor until a client leaves. Until then, polling the listeners would spin.
+  // Waits, because there is no free descriptor until a client leaves, and polling the listeners would spin.
   void wait_for_descriptors(int error) {
     accept_error_ = error;
     drop_oldest_handshake();
@@ -191,7 +191,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Makes room for another handshake. Otherwise, says when there will be room.
+  // Makes room for another handshake. If there is none, sets the time at which there will be room.
   bool make_room() {
     if (std::ranges::count_if(clients_, &Client::in_handshake) < kMostHandshakes) return true;
     accept_again_ = oldest_handshake()->accepted + kShortestHandshake;
@@ -263,7 +263,7 @@ class TcpStoreServer::Impl {
     tell_waiting(key, value);
   }
 
-  // Only queues the replies for poll(): serving the clients from here could recurse.
+  // Only queues the replies, which poll() sends later: serving the clients from here could recurse.
   void tell_waiting(const std::string& key, const std::string& value) {
     for (Client& client : clients_) {
       if (client.closed || client.awaited != key) continue;
@@ -286,10 +286,10 @@ class TcpStoreServer::Impl {
 
   const TcpStoreServerOptions options_;
   const FileDescriptor listener_;
-  std::optional<UserSecret> user_secret_;  // if no secret was given
+  std::optional<UserSecret> user_secret_;  // set if no secret was given
   const FileDescriptor wake_;
   std::atomic<int> accept_error_{0};
-  // Used by the server's thread alone from here on.
+  // From here on, only the server's thread uses the members.
   StoreTable table_;
   std::list<Client> clients_;  // oldest first
   std::vector<pollfd> polled_;

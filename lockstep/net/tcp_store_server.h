@@ -1,6 +1,6 @@
-// Internal: the server of a job's key-value store: one thread that serves many clients. A client is admitted after it
-// proves that it knows the secret. The server disconnects clients that send garbage, too much, too slowly, or nothing;
-// other clients are not affected.
+// Internal: the server of a job's key-value store: one thread that serves many clients. The server admits a client that
+// proves that it knows the secret. It disconnects clients that send garbage, too much, too slowly, or nothing; other
+// clients are not affected.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 namespace lockstep {
 
 struct TcpStoreServerOptions {
-  // A name or a number; "0.0.0.0" and "::" mean all addresses of this machine. Any address except loopback needs a
-  // secret. Without one, the server makes one, which the processes of its user get (user_secret.h).
+  // A name or a numeric address; "0.0.0.0" and "::" mean all addresses of this machine. Any address except loopback
+  // needs a secret. Without a secret, the server makes one and gives it to processes of its user (user_secret.h).
   std::string host = "127.0.0.1";
   // 0 chooses a free port.
   int port = 0;
@@ -41,7 +41,7 @@ class TcpStoreServer {
   int port() const;
   // "127.0.0.1:29500"
   std::string address() const;
-  // The last error of accept(), such as EMFILE, or 0. The server accepts the waiting clients once others have gone.
+  // The last error of accept(), such as EMFILE, or 0. The server accepts the waiting clients after others have left.
   int accept_error() const;
 
  private:
@@ -50,8 +50,8 @@ class TcpStoreServer {
 };
 
 // Makes a server that other hosts reach by the name `host`. It listens at that address if this machine has it. It
-// listens at all addresses, with a warning, if the name forwards to this machine (as a service's does), or if there is
-// a secret and the name is known only here (Debian gives a machine's own name the address 127.0.1.1).
+// listens at all addresses, with a warning, if this machine lacks it (the name of a service forwards to this machine),
+// or if there is a secret and the name means loopback here (Debian gives a machine's own name 127.0.1.1).
 std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret);
 
 }  // namespace lockstep

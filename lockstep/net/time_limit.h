@@ -1,4 +1,4 @@
-// Internal: time limits that survive a suspended process.
+// Internal: time limits that do not count the time during which the process is suspended.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-// How long a group waits for a rank.
+// Times that a group waits for a rank.
 struct GroupTimeouts {
   // A rank is lost when nothing is heard from its process for this long.
   std::chrono::milliseconds silence{60'000};
-  // How long a rank may take to reach an operation while its process answers.
+  // Time that a rank may take to reach an operation while its process answers.
   std::chrono::milliseconds progress{1'800'000};
 };
 
@@ -29,7 +29,7 @@ class TimeLimit {
   static constexpr std::chrono::milliseconds kRound{500}, kMostPerRound{1'000};
 
   explicit TimeLimit(std::chrono::milliseconds allowed)
-      // Practically forever, and short enough not to overflow.
+      // At most a year, so that the end of the limit does not overflow.
       : length_(std::min<std::chrono::milliseconds>(allowed, std::chrono::hours(24 * 365))),
         end_(last_look_ + length_) {}
 
@@ -40,7 +40,7 @@ class TimeLimit {
     last_look_ = now;
     return end_ - now;
   }
-  // A waiting thread checks its limit again by then.
+  // Time by which a waiting thread checks its limit again.
   Clock::time_point next_look() const {
     const Clock::duration left = this->left();
     return last_look_ + std::clamp<Clock::duration>(left, Clock::duration::zero(), kRound);

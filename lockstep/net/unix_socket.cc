@@ -32,12 +32,12 @@ std::optional<uid_t> user_of_peer(int socket) {
 
 bool stands_for_one_user(uid_t user) try {
   if (std::to_string(user) + "\n" != read_file("/proc/sys/kernel/overflowuid", 64)) return true;
-  // The namespace of the system itself has all users: "0 0 4294967295".
+  // The initial user namespace maps all users: "0 0 4294967295".
   std::istringstream map(read_file("/proc/self/uid_map", 1 << 16));
   std::uint64_t inside = 0, outside = 0, count = 0;
   return map >> inside >> outside >> count && count == UINT32_MAX;
 } catch (const Error&) {
-  return true;  // without /proc there is no saying, and users are as they seem
+  return true;  // without /proc, trusts the number
 }
 
 }  // namespace lockstep

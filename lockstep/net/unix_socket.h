@@ -1,4 +1,4 @@
-// Internal: Unix sockets with abstract names, and whose process is at their other end.
+// Internal: Unix sockets with abstract names, and the user of the process at the other end.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,14 @@
 
 namespace lockstep {
 
-// An abstract name is known to all users of the network namespace. It disappears with its socket, even after a crash.
+// Abstract names are visible in the whole network namespace. They vanish with their socket, even after a crash.
 SocketAddress abstract_address(const std::string& name);
 
-// The user of the process at the other end, as the system says: of the one that connected, or that listens. Empty if
-// the system does not say.
+// The user of the process that connected to or listens at the other end; empty if the system does not say.
 std::optional<uid_t> user_of_peer(int socket);
 
-// Whether that number stands for one user. In a user namespace, all users outside of it share a number, which may also
-// be a user's inside.
+// Whether the number stands for one user. In a user namespace, all users outside of it share one number, which may also
+// belong to a user inside.
 bool stands_for_one_user(uid_t user);
 
 }  // namespace lockstep

@@ -18,11 +18,11 @@
 namespace lockstep {
 namespace {
 
-// An answer is the verdict, and the secret if that is kOwn.
+// An answer is the verdict, followed by the secret if the verdict is kOwn.
 constexpr char kOwn = 'y', kStranger = 'n';
 constexpr std::size_t kSecretBytes = 64;
 
-// Different jobs have different stores, and so different names.
+// The name includes the store's address, so that different jobs have different names.
 SocketAddress where_to_ask(const std::string& store) { return abstract_address("lockstep-secret-" + store); }
 
 bool is_process_of(uid_t user, int socket) {
@@ -48,7 +48,7 @@ bool UserSecret::answer() const {
   const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return false;
   const std::string text = is_process_of(user_, socket.get()) ? kOwn + secret_ : std::string(1, kStranger);
-  // So few bytes always fit into an empty socket.
+  // The send buffer of a new connection always has room for so few bytes.
   (void)!::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return true;
 }
@@ -67,7 +67,7 @@ std::string ask_for_secret(const std::string& store, Deadline deadline) {
                       store, kHowToSetSecret));
     }
     throw ConnectionError(fmt::format("{}: asking for the secret: {}", store,
-                                      std::generic_category().message(errno)));  // many ask at once
+                                      std::generic_category().message(errno)));  // many processes ask at once
   }
   const std::optional<uid_t> owner = user_of_peer(socket.get());
   if (owner != ::geteuid()) {

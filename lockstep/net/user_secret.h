@@ -1,6 +1,6 @@
-// Internal: the secret of a job on one host to which nobody has given one. The store makes it, and hands it to the
-// processes of its own user over a Unix socket, where the system tells each side whose process the other is. The port
-// of the store says nothing about that: on loopback, it is open to all users.
+// Internal: the secret of a job on one host that was given no secret. The store makes one, and gives it to processes of
+// its own user over a Unix socket, where the system tells each side the user of the other. The store's port cannot tell
+// that: on loopback, it is open to all users.
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +14,13 @@ namespace lockstep {
 
 class UserSecret {
  public:
-  // For the store that listens at this address of loopback.
+  // Makes the secret of the store that listens at this loopback address.
   explicit UserSecret(const SocketAddress& store);
 
   const std::string& secret() const { return secret_; }
-  // Readable when somebody asks.
+  // A descriptor that is readable when a process asks.
   int fd() const { return listener_.get(); }
-  // Answers one that asks, without waiting. Returns false if nobody does, with the system's error in errno.
+  // Answers a process that asks, without waiting. Returns false, with the system's error in errno, if none asks.
   bool answer() const;
 
  private:
@@ -30,7 +30,7 @@ class UserSecret {
 };
 
 // Asks the store at the address `store` ("127.0.0.1:29500") for its secret. Throws StoreRefused if another user's
-// process listens there or if it has a secret that was given to it, and ConnectionError if a retry may help.
+// process listens there or if the store was given a secret, and ConnectionError if a retry may help.
 std::string ask_for_secret(const std::string& store, Deadline deadline);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The numbers that a mask adds to the scores.
+// Returns the bias that a mask adds to the scores.
 Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   check(is_mask(mask.dtype()) || is_floating(mask.dtype()), "multihead attention: {} is {}, expected bool or floating",
         what, mask);
@@ -19,7 +19,7 @@ Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }
 
-// With the sizes of keys and values.
+// Checks the options, and returns them with kdim and vdim set.
 MultiheadAttentionOptions checked(MultiheadAttentionOptions options) {
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
@@ -33,7 +33,7 @@ MultiheadAttentionOptions checked(MultiheadAttentionOptions options) {
   return options;
 }
 
-// Without a batch; an axis of a cut batch has the samples.
+// Returns whether x has no batch axis. A cut tensor always has one.
 bool is_alone(const Tensor& x) { return x.defined() && x.dim() == 2 && x->kind != Kind::cut; }
 
 bool has_one_weight(const MultiheadAttentionOptions& o) { return o.kdim == o.embed_dim && o.vdim == o.embed_dim; }

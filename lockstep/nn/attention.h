@@ -15,15 +15,15 @@ namespace LOCKSTEP_API lockstep {
 struct MultiheadAttentionOptions {
   std::int64_t embed_dim = 0;
   std::int64_t num_heads = 1;  // divides embed_dim
-  double dropout = 0;          // of the weights, in training
+  double dropout = 0;          // of the attention weights, in training
   bool bias = true;
   bool batch_first = false;  // [N, L, E] instead of [L, N, E]
   std::int64_t kdim = 0;     // features of the keys; 0: embed_dim
   std::int64_t vdim = 0;     // features of the values; 0: embed_dim
 };
 
-// A u8 mask hides the positions that are 1, as in PyTorch (AttentionOptions is the other way around). A floating mask
-// is added to the scores. The output of a query that sees no key is NaN.
+// A bool or u8 mask hides the positions that are true, as in PyTorch (AttentionOptions is the other way around). A
+// floating mask is added to the scores. The output of a query that sees no key is NaN.
 struct MultiheadMasks {
   Tensor key_padding_mask = {};  // [N, S]
   Tensor attn_mask = {};         // [L, S], or [N * num_heads, L, S]
@@ -32,8 +32,8 @@ struct MultiheadMasks {
 
 // Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]; without a batch, [L, E] and [S, E] with
 // results [L, E] and [L, S]. Each head uses its own part of the E features. Names and order of parameters are
-// PyTorch's: in_proj_weight stacks the weights for queries, keys, and values. With another kdim or vdim, each has a
-// weight of its own instead.
+// PyTorch's: in_proj_weight stacks the weights for queries, keys, and values. If kdim or vdim differs from embed_dim,
+// each of the three has a weight of its own instead.
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;
@@ -62,10 +62,10 @@ class MultiheadAttention : public Module {
   Linear& out_proj;                // [E, E]
 
  private:
-  // The options are complete.
+  // Takes options that are checked and complete.
   MultiheadAttention(const MultiheadAttentionOptions& options, int);
   int batch_axis() const;
-  // Inputs without a batch as a batch of one.
+  // Return inputs without a batch as a batch of one.
   Tensor as_batch(const Tensor& x) const;
   MultiheadMasks as_batch(MultiheadMasks masks) const;
   Tensor heads(const Tensor& x, int part) const;

@@ -16,12 +16,12 @@
 namespace lockstep {
 namespace {
 
-// Moves the running statistics. stats[s] is shard s's, undefined for those of other processes; `values`: see
+// Moves the running statistics. stats[s] is for shard s; undefined if another process has the shard. `values`: see
 // gather_stats.
 void commit(const BatchNorm& norm, double momentum, const Placement* at, std::vector<ops::BatchStats> stats,
             std::int64_t values) {
   if (at) stats = gather_stats(*at, stats, values);
-  // Each device merges for itself, in memory that it can read. The few numbers are the same, so the bits are, too.
+  // Each device merges the statistics itself, in memory that it can read. All merge the same values, so the bits agree.
   for (Device device : norm.running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
     ops::batch_norm_commit(merged, momentum, norm.running_mean.tensor()->on(device),
@@ -112,14 +112,14 @@ Tensor BatchNorm3d::as_images(const Tensor& x) const {
 }
 
 std::int64_t BatchNorm::known_channels() const {
-  // Another thread may settle the shape now; only a known one may be read.
+  // Another thread may be settling the shape; a shape may be read only once it is known.
   const auto extent = [](const Parameter& p) { return p.shape_known() ? p.shape()[0] : 0; };
   return options_.affine ? extent(weight) : options_.track_running_stats ? extent(running_mean) : options_.channels;
 }
 
 void BatchNorm::settle_channels(std::int64_t channels) {
   if (const std::int64_t known = known_channels(); known != 0) {
-    // The kernels check a weight.
+    // With a weight, the kernels check the channels.
     check(options_.affine || known == channels, "batch_norm: input has {} channels, expected {}", channels, known);
     return;
   }
@@ -127,7 +127,7 @@ void BatchNorm::settle_channels(std::int64_t channels) {
     running_var.settle_shape({channels});
     running_mean.settle_shape({channels});
   }
-  // The weight comes last: other threads look at it only.
+  // Settle the weight last, because other threads look only at the weight.
   if (options_.affine) {
     bias.settle_shape({channels});
     weight.settle_shape({channels});

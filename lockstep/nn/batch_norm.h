@@ -24,7 +24,7 @@ struct BatchNormLayerOptions {
   // Takes statistics over all shards of the batch instead of over each shard.
   bool synchronized = false;
   bool affine = true;  // has weight and bias
-  // False: no running statistics. Evaluation, too, uses those of the shard, or of the batch with `synchronized`.
+  // False: no running statistics. Evaluation then uses the statistics of the shard (`synchronized`: the batch), too.
   bool track_running_stats = true;
 };
 using BatchNorm1dOptions = BatchNormLayerOptions;
@@ -32,7 +32,7 @@ using BatchNorm2dOptions = BatchNormLayerOptions;
 using BatchNorm3dOptions = BatchNormLayerOptions;
 
 // Batch norm of channels (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean and a
-// variance for each channel, which are on axis 1. In training, they are those of the shard, or of the whole batch with
+// variance for each channel (axis 1). In training, mean and variance are those of the shard, or of the whole batch with
 // `synchronized`; the divisor of the variance is n, the number of values of a channel. Each call moves the running
 // statistics toward those of the whole batch:
 //   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
@@ -68,16 +68,16 @@ class BatchNorm : public Module {
 
  protected:
   std::string extra_repr() const override;
-  // x as images [N, C, H, W]. Throws for another number of axes than the layer's.
+  // Returns x as images [N, C, H, W]. Throws if x has the wrong number of axes for the layer.
   virtual Tensor as_images(const Tensor& x) const = 0;
 
  private:
   static BatchNormLayerOptions with_channels(std::int64_t channels, BatchNormLayerOptions more);
-  // Normalizes by the statistics of x, which are images, and in training moves the running ones.
+  // Normalizes images x by their own statistics, and in training moves the running statistics.
   Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
   void settle_channels(std::int64_t channels);
   std::int64_t known_channels() const;
-  // The weight, or this number for each channel.
+  // Return the weight, or 1 for each channel, and the bias, or 0 for each channel.
   Tensor scale(const Tensor& images) const;
   Tensor shift(const Tensor& images) const;
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The numbers of the kernel's axes, the last one last.
+// Returns one number for each axis of the kernel, the last axis last.
 std::vector<std::int64_t> each(std::int64_t n) { return {n}; }
 std::vector<std::int64_t> each(const HeightWidth& n) { return {n[0], n[1]}; }
 std::vector<std::int64_t> each(const DepthHeightWidth& n) { return {n[0], n[1], n[2]}; }
@@ -63,7 +63,7 @@ Shape weight_shape(const ConvTransposeNdLayerOptions<Extents>& o, std::int64_t i
   return Shape(extents);
 }
 
-// The number of channels of an input with or without a batch, which decides a weight that is not known yet.
+// Returns the number of channels of an input with or without a batch. It decides a weight shape that is not known yet.
 template <typename Extents>
 std::int64_t channels_of(std::string_view name, const Tensor& x, const Parameter& weight, std::int64_t groups) {
   constexpr int axes = kKernelAxes<Extents>;
@@ -76,7 +76,7 @@ std::int64_t channels_of(std::string_view name, const Tensor& x, const Parameter
   return channels;
 }
 
-// x with padding of another kind than zeros, and the padding that is left.
+// Returns x, padded unless the mode is zeros, and the padding that is left for the convolution.
 template <typename Options, typename Extents>
 std::pair<Tensor, Extents> padded(std::string_view name, const Tensor& x, const Options& o, const Extents& padding) {
   if (o.padding_mode == PadMode::zeros) return {x, padding};

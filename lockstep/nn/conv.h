@@ -14,7 +14,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Options of Conv1d, Conv2d, and Conv3d. Extents is a number for each axis of the kernel; one number is for all.
+// Options of Conv1d, Conv2d, and Conv3d. Extents has a number for each axis of the kernel; a single number is for all.
 template <typename Extents>
 struct ConvNdLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass

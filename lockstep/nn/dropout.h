@@ -9,7 +9,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// What layers of dropout share. Throws unless 0 <= p <= 1.
+// The base of the dropout layers. Throws unless 0 <= p <= 1.
 class DropoutLayer : public Module {
  public:
   explicit DropoutLayer(double p = 0.5) { set_p(p); }
@@ -27,7 +27,7 @@ class DropoutLayer : public Module {
 };
 
 // In training, drops each element with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014).
-// Does nothing in evaluation. p = 1 drops all.
+// Does nothing in evaluation. p = 1 drops all elements.
 class Dropout : public DropoutLayer {
  public:
   using DropoutLayer::DropoutLayer;

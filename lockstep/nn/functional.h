@@ -13,7 +13,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// y = f(x). The function must have no parameters, which would not be the model's; derive from Module for them.
+// y = f(x). The function must have no parameters, because they would not belong to the model; derive from Module then.
 class Functional : public Module {
  public:
   explicit Functional(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {

@@ -6,10 +6,10 @@
 //   init::normal_(net["fc.weight"], 0, 0.02);
 //   init::xavier_uniform_(net);  // net.initialize(XavierUniform{}), also of a model that has values already
 //
-// Of a parameter: Parameter::reset() with the initializer of the same name (nn/initializers.h). Its values follow from
-// the seed, the parameter's name, and the initializer, as those of initialize() do, on all devices. A row of an
-// Embedding that is padding stays 0. Trainer's recipe names what was called. Of a model: Module::initialize(), by which
-// biases begin at 0 and weights of norms at 1; its recipe is that of initialize().
+// The functions for a parameter call Parameter::reset() with the initializer of the same name (nn/initializers.h). The
+// values follow from the seed, the parameter's name, and the initializer, as with initialize(), on all devices. The
+// padding row of an Embedding stays 0. Trainer's recipe names the call. The functions for a model call
+// Module::initialize(), so biases begin at 0 and weights of norms at 1; the recipe is that of initialize().
 #pragma once
 
 #include "lockstep/nn/initializers.h"
@@ -19,7 +19,7 @@
 namespace LOCKSTEP_API lockstep {
 namespace init {
 
-// In [a, b).
+// Uniform in [a, b).
 void uniform_(const Parameter& p, double a = 0, double b = 1);
 void normal_(const Parameter& p, double mean = 0, double std = 1);
 void trunc_normal_(const Parameter& p, const TruncatedNormalOptions& options = {});

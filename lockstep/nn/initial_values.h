@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-// Of a weight [out, in, kernel...]: uniform in +-1 / sqrt(in * kernel).
+// Initial values of a weight [out, in, kernel...]: uniform in +-1 / sqrt(in * kernel).
 inline Initializer default_weight() { return KaimingUniform({.a = std::sqrt(5.0)}); }
 
-// Of the bias beside this weight: uniform in +-1 / sqrt(in * kernel).
+// Initial values of the bias of the layer with this weight: uniform in +-1 / sqrt(in * kernel).
 inline Initializer default_bias(const Parameter& weight) {
   return [weight](const Array& bias, RandomKey key) {
     const Shape& shape = weight.shape();

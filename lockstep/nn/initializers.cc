@@ -129,8 +129,8 @@ void KaimingNormal::operator()(const Array& parameter, RandomKey key) const {
 
 Orthogonal::Orthogonal(double gain) : gain(gain) { check_gain("orthogonal", gain); }
 
-// The Gram-Schmidt process on normal numbers, twice for each vector: the second pass removes what rounding in the first
-// one left of the other vectors.
+// The Gram-Schmidt process on normal numbers, twice for each vector: the second pass removes the components along other
+// vectors that rounding left in the first pass.
 void Orthogonal::operator()(const Array& parameter, RandomKey key) const {
   check(parameter.shape().dim() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
         parameter.shape());

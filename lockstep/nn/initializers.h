@@ -15,7 +15,7 @@ namespace LOCKSTEP_API lockstep {
 // Overwrites the elements of a parameter.
 using Initializer = std::function<void(const Array& parameter, RandomKey key)>;
 
-// All arguments must be finite. Standard deviations are at least 0.
+// All arguments must be finite. Standard deviations are at least 0; that of TruncatedNormal is above 0.
 
 struct Normal {
   explicit Normal(double stddev = 0.01, double mean = 0);
@@ -44,7 +44,7 @@ struct TruncatedNormalOptions {
   double mean = 0, stddev = 1, a = -2, b = 2;
 };
 
-// A normal distribution limited to [a, b]: numbers outside are drawn again. Throws unless the mean lies within two
+// A normal distribution limited to [a, b]: values outside are drawn again. Throws unless the mean lies within two
 // standard deviations of [a, b].
 //
 //   TruncatedNormal({.stddev = 0.02})
@@ -78,7 +78,7 @@ struct XavierNormal {
 enum class FanMode : std::uint8_t { fan_in, fan_out };
 
 struct KaimingOptions {
-  // The slope of the leaky ReLU behind the weight; 0 for ReLU. The gain is sqrt(2 / (1 + a^2)). PyTorch's layers start
+  // The slope of the leaky ReLU after the weight; 0 for ReLU. The gain is sqrt(2 / (1 + a^2)). PyTorch's layers start
   // with KaimingUniform and a = sqrt(5).
   double a = 0;
   FanMode mode = FanMode::fan_in;

@@ -10,7 +10,7 @@ namespace lockstep {
 std::string path_of(const Module& module) {
   std::string path;
   const Module* below = &module;
-  // A tree of modules has no const side.
+  // ModuleTree has no const version.
   while (Module* const parent = ModuleTree(const_cast<Module&>(*below)).parent()) {  // NOLINT
     for (const ModuleTree::Child& child : ModuleTree(*parent).children()) {
       if (child.module != below || child.name.empty()) continue;
@@ -26,7 +26,7 @@ void rethrow_in(const Module& module) {
   try {
     throw;
   } catch (const Error& e) {
-    // Errors of tasks and of ranks tell of something else, and the innermost layer is named already.
+    // Only a plain Error comes from this layer: errors of tasks and ranks do not, and a LayerError names its own layer.
     const std::string path = typeid(e) == typeid(Error) ? path_of(module) : "";
     if (path.empty()) throw;
     throw LayerError(path + ": " + e.what());

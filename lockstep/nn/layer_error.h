@@ -12,8 +12,8 @@ struct LayerError : Error {
   using Error::Error;
 };
 
-// In a handler: throws an Error of the module's forward() again, as a LayerError if the module is part of a model.
-// Throws that of a layer below it as it is.
+// Call it in a handler. Rethrows an Error of the module's forward(), as a LayerError if the module is part of a model.
+// Rethrows the LayerError of a layer below unchanged.
 [[noreturn]] void rethrow_in(const Module& module);
 // "layers.3"; empty for a module without a parent.
 std::string path_of(const Module& module);

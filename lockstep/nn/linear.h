@@ -15,8 +15,8 @@ struct LinearOptions {
   std::int64_t in_features = 0;  // 0: inferred at the first forward pass
   std::int64_t out_features = 0;
   bool bias = true;
-  // Another module's parameter [out, in] to share instead of a weight of its own, as a language model's last layer
-  // shares its embedding's.
+  // Another module's parameter [out, in] to share instead of a weight of its own; the last layer of a language model
+  // may share the embedding's weight.
   Parameter weight{};
 };
 

@@ -45,7 +45,7 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
 // The module whose forward() this thread computes, and its link.
 thread_local const Module* computing = nullptr;
 thread_local const ModuleLink* computing_link = nullptr;
-// A module in training mode that this thread computes, and the one in evaluation mode whose eval() did not reach it.
+// A module in training mode that this thread computes, and the module in evaluation mode whose eval() did not reach it.
 thread_local const Module *stray_training = nullptr, *evaluated = nullptr;
 
 struct Root {
@@ -59,8 +59,8 @@ Root root_of(const ModuleLink& link) {
   return top;
 }
 
-// The root above a layer that is made inside of a module, as a member of its class or of its vector, but is not its
-// child; else null. One that was made before the module is somebody else's.
+// Returns the root above a layer that was made inside a module, as a member of its class or of a vector, but is not its
+// child; else null. A layer that was made before the module belongs to somebody else.
 const Module* stray_root(const ModuleLink& link, const ModuleLink& inside) {
   // Nearly always: the module's own parameter, or its child.
   if (&link == &inside || link.parent.lock().get() == &inside) return nullptr;
@@ -68,8 +68,8 @@ const Module* stray_root(const ModuleLink& link, const ModuleLink& inside) {
   return number <= inside.number || root_of(inside).module == root ? nullptr : root;
 }
 
-// A stray layer would get gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is
-// meant so.
+// A stray layer would get gradients that no optimizer takes. A layer that is trained, initialized, or loaded elsewhere
+// is intended.
 void check_stray(const ModuleLink& link) {
   const Module* const root = stray_root(link, *computing_link);
   if (root == nullptr) return;
@@ -125,7 +125,7 @@ Module::Module(Module&& other) : Module() {
         "children with make<M>()",
         child.name);
   }
-  // The link goes along, because children and parameters know it.
+  // Move the link, too, because children and parameters refer to it.
   link_.swap(other.link_);
   link_->module = this;
   other.link_->module = &other;
@@ -171,7 +171,7 @@ bool Module::is_stray_in(const Module& outer) const {
 // Layers ask for the mode where it matters.
 bool Module::training() const {
   if (!training_ || eval_guards_ > 0) return false;
-  // The second case: the layer's forward() is called as it is.
+  // The second case: the layer's forward() is called directly, without operator().
   const Module* const stray = stray_training != nullptr ? stray_training : this;
   const Module* const inside = stray_training != nullptr ? evaluated : computing;
   check(stray_training == nullptr && (inside == nullptr || inside == this || !is_stray_in(*inside)),
@@ -181,7 +181,7 @@ bool Module::training() const {
   return true;
 }
 
-// Also of layers whose forward() is called as it is.
+// Also checks layers whose forward() is called directly, without operator().
 void check_registered(const ModuleLink& owner) {
   if (computing != nullptr && grad_enabled()) check_stray(owner);
 }
@@ -194,7 +194,7 @@ Tensor Module::placed(const Tensor& x) const {
   if (grad_enabled()) {
     const bool joined =
         std::ranges::any_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; });
-    // Such as DataParallel, which cuts its inputs itself.
+    // A wrapper, such as DataParallel, cuts its inputs itself.
     const auto has_wrapper = [](const auto& self, const Module& m) -> bool {
       return std::ranges::any_of(m.children_, [&](const Child& c) { return c.name.empty() || self(self, *c.module); });
     };
@@ -218,7 +218,7 @@ const Module& Module::root() const {
   return *top;
 }
 
-// Two threads may both make the first pass.
+// Takes a lock, because two threads may both make the first pass.
 void Module::place() const {
   const Module& whole = root();
   const std::lock_guard lock(whole.link_->placing);
@@ -244,7 +244,7 @@ void Module::place() const {
   for (const auto& [name, p] : unplaced) ParameterChange::place(p, name, where, model).commit();
 }
 
-// Of the parameters that have no place yet. Call it for the root, with the lock.
+// Returns the DefaultModel of the parameters that have no devices yet. Call it for the root, with the lock.
 std::shared_ptr<DefaultModel> Module::default_model() const {
   std::vector<ParameterOrigin> unplaced;
   for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
@@ -306,7 +306,7 @@ void Module::initialize_on(const std::vector<Device>& devices, const Initializer
                            InitializeOptions options) {
   const Named all = each_once(named_parameters(), named_buffers());
   for (const auto& [name, parameter] : all) {
-    // Devices alone, such as to() gives, are no values.
+    // A parameter may have devices, for example from to(), but no values yet.
     const bool has_values = parameter.initialized() && (parameter.made() || !parameter.by_default());
     check(
         options.force_reinit || !has_values, "initialize: parameter {} {}; set force_reinit to initialize it again",
@@ -368,7 +368,7 @@ Parameter Module::parameter(std::string_view name) const { return find(named_par
 Parameter Module::buffer(std::string_view name) const { return find(named_buffers(), "buffer", name); }
 
 void Module::to(const std::vector<Device>& devices) {
-  // Hooks of gradients, which a move reads, run before the lock, which they may want.
+  // A move reads gradients. Run their hooks before the lock is taken, because hooks may need the lock.
   for (const Parameter& p : parameters()) {
     if (p.gradient_state().present() && !p.gradient_state().waits()) p.gradient();
   }
@@ -393,7 +393,7 @@ void Module::to(DType dtype) {
   for (ParameterChange& change : changes) change.commit();
 }
 
-// The module above the last part of the path.
+// Returns the module above the last part of the path.
 Module& Module::parent_of(std::string_view path) {
   const std::size_t dot = path.rfind('.');
   return dot == std::string_view::npos ? *this : child_at(path.substr(0, dot));
@@ -455,7 +455,7 @@ void Module::apply(const std::function<void(Module&)>& f) {
   f(*this);
 }
 
-// "ModuleList" for lockstep::ModuleList<M>.
+// Returns "ModuleList" for lockstep::ModuleList<M>.
 std::string Module::kind() const {
   if (!link_->kind.empty()) return link_->kind;
   int status = 0;

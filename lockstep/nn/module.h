@@ -59,18 +59,18 @@ class Module {
   virtual Tensor forward(const Tensor& x);
 #pragma GCC diagnostic pop
 
-  // Where the model is. If nobody has said so, places it: beside the parameters that have a place, otherwise on the
-  // program's devices(). The first use of a parameter calls it. What it places begins with the default values of its
-  // layers, which are PyTorch's; they follow from the seed when the model was made, the names, and the number of
-  // parameters that the thread had made before since manual_seed(), so that two models of one class differ, and each is
-  // the same in every run. A Runtime that is made later with RuntimeOptions::seed replaces that seed. Throws if the
+  // Returns the model's devices. Places the model if nobody did: with the parameters that have devices, otherwise on
+  // the program's devices(). The first use of a parameter calls it. Parameters that it places begin with the default
+  // values of their layers, which are PyTorch's. These follow from the seed when the model was made, the names, and the
+  // number of parameters that the thread had made since manual_seed(), so that two models of one class differ, and each
+  // is the same in every run. A Runtime that is made later with RuntimeOptions::seed replaces that seed. Throws if the
   // parameters are on different devices. A module of a model places the whole model.
   std::vector<Device> devices() const;
-  // Places the module on these devices if nobody placed it. Throws if it is not on all of them; `what` names who asks.
+  // Places the module on these devices if nobody did. Throws if it is not on all of them; `what` begins the error.
   void expect_on(const std::vector<Device>& devices, std::string_view what);
-  // A tensor that the module can take: x, or a copy on the module's device if x is a whole tensor in host memory and
-  // the module has parameters. On several devices it throws while gradients are recorded, because such a batch must be
-  // cut, and otherwise returns a copy on the first one. Throws where DistributedDataParallel has the model, too.
+  // Returns a tensor that the module can take: x, or a copy on the module's first device if x is a whole tensor in host
+  // memory and the module has parameters. While gradients are recorded, such a tensor is an error if the module is on
+  // several devices, because the batch must be cut, or if DistributedDataParallel has the module.
   virtual Tensor placed(const Tensor& x) const;
 
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
@@ -89,9 +89,9 @@ class Module {
                   InitializeOptions options = {}) {
     initialize_on(devices, initializer, options);
   }
-  // Moves all parameters and buffers, with values and gradients, to these devices. Does nothing where they are. Call it
-  // before an optimizer's first step: its state lies on the parameters' devices, so a later move is an error, which
-  // changes nothing.
+  // Moves all parameters and buffers, with values and gradients, to these devices. Does nothing for those that are
+  // there. Call it before an optimizer's first step: its state lies on the parameters' devices, so a later move is an
+  // error, which changes nothing.
   void to(const std::vector<Device>& devices);
   void to(Device device) { to(std::vector{device}); }
   // A device of the default Runtime, such as "cpu:0".
@@ -108,7 +108,7 @@ class Module {
   // Lists each parameter once, even if modules share it.
   std::vector<Parameter> parameters() const;
   std::int64_t parameter_count() const;
-  // Finds one by its path. An unknown name is an Error that lists the existing ones.
+  // Finds a parameter or buffer by its path. An unknown name is an Error that lists the existing names.
   Parameter parameter(std::string_view name) const;
   Parameter buffer(std::string_view name) const;
   // net["0.weight"] is net.parameter("0.weight").
@@ -126,10 +126,10 @@ class Module {
   //
   //   net.replace("fc", Linear(512, 5));
   //
-  // A module of the same class takes the old one's place in memory, so references to it stay. One of another class
-  // takes the place of a child of a Sequential or of a ModuleSlot (nn/module_slot.h); elsewhere it is an error, because
-  // the parent's class names the child's. The new parameters begin where the others are. Throws if an optimizer or
-  // DistributedDataParallel has parameters of the old module: replace it first.
+  // A module of the same class takes the old one's place in memory, so references to it stay valid. A module of another
+  // class may replace only a child of a Sequential or of a ModuleSlot (nn/module_slot.h), because other parents name
+  // the class of their children. New parameters are placed with the model's other parameters. Throws if an optimizer or
+  // DistributedDataParallel has parameters of the old module: replace the module first.
   template <std::derived_from<Module> M>
   M& replace(std::string_view path, M with) {
     const Child& child = replaceable(path);
@@ -150,7 +150,7 @@ class Module {
   //
   //   net.apply([](Module& m) { if (auto* dropout = dynamic_cast<Dropout*>(&m)) dropout->eval(); });
   void apply(const std::function<void(Module&)>& f);
-  // The function of autograd/function.h, whose name the member above hides in forward().
+  // lockstep::apply() of autograd/function.h, which the member above hides in forward().
   template <std::derived_from<Function> F, typename... Args>
   static auto apply(const Args&... arguments) {
     return lockstep::apply<F>(arguments...);
@@ -168,7 +168,7 @@ class Module {
   // The name of the class: "Linear".
   std::string kind() const;
 
-  // What a program for libtorch writes.
+  // Names that programs for libtorch use: a compile error says what to write.
   template <typename M = Module>
   M* operator->() const {
     static_assert(!std::derived_from<M, Module>, "a module is a value: write net(x), which calls forward()");
@@ -203,8 +203,8 @@ class Module {
   bool training() const;
 
  protected:
-  // For Sequential::append(Linear({...})). Throws if a child is a member of this module; children made with make<M>()
-  // move along.
+  // For Sequential::append(Linear({...})). Throws if a child is a member of `other`; children made with make<M>() move
+  // along.
   Module(Module&& other);
 
   // The text between the parentheses of str(): "in_features=784, out_features=256, bias=True".
@@ -220,7 +220,7 @@ class Module {
   //   Linear& fc = make<Linear>("fc", {.out_features = 10});
   //   Conv2d& conv = make<Conv2d>("conv", 3, 64, 3, {.padding = 1});
   //
-  // Where braces do not fit, compilers do not name the wrong option; with the class, as in
+  // If braces contain a wrong option, compilers do not name it; if the class is written, as in
   // make<Linear>("fc", LinearOptions{.out_featurs = 10}), they do.
   template <typename M>
   M& make(std::string name, const typename M::Options& options) {
@@ -245,15 +245,15 @@ class Module {
     return *child;
   }
 
-  // A child that replace() may replace by one of another class.
+  // Registers a child that replace() may replace by a module of another class.
   ModuleSlot add_slot(std::string name, std::shared_ptr<Module> child);
   template <typename M, typename... Args>
   ModuleSlot make_slot(std::string name, Args&&... args) {
     return add_slot(std::move(name), std::make_shared<M>(std::forward<Args>(args)...));
   }
 
-  // Registers another module's parameter as one of this one's, too, and returns it. Both names are in the state_dict,
-  // as in PyTorch; parameters() has it once, so an optimizer updates it once.
+  // Registers another module's parameter in this module, too, and returns it. Both names are in the state_dict, as in
+  // PyTorch; parameters() lists the parameter once, so an optimizer updates it once.
   Parameter share(std::string name, const Parameter& other);
 
   // Makes the parameters and children of `inner` also those of this module, under the same names.
@@ -266,7 +266,7 @@ class Module {
     std::shared_ptr<std::shared_ptr<Module>> slot = {};  // of a ModuleSlot: the same module
   };
   const std::vector<Child>& children() const { return children_; }
-  // Whether forward() finds its children here, so that they may be of any class.
+  // Returns whether forward() finds its children in children(), so that they may be of any class.
   virtual bool takes_any_child() const { return false; }
 
  private:
@@ -285,7 +285,7 @@ class Module {
   std::string path_of(const Parameter& parameter) const;
   Module& child_at(std::string_view path);
   [[noreturn]] static void fail_class(std::string_view path, const Module& found);
-  // The child with this path, whose place may change.
+  // Returns the child with this path. Throws if it must not be replaced.
   const Child& replaceable(std::string_view path);
   void put(std::string_view path, std::shared_ptr<Module> with);
   Module& parent_of(std::string_view path);
@@ -303,9 +303,9 @@ class Module {
   std::atomic<int> eval_guards_{0};
 };
 
-// What a call of a module's forward() holds. It throws if another module's forward() calls this one, which was made
-// later, belongs to no module, and has parameters that train with default values and that no optimizer has: a layer
-// that is a plain member, instead of a child that make<M>() made, would never be trained.
+// Held during a call of a module's forward(). Throws if another module's forward() calls a module that was made later,
+// belongs to no other module, and has trainable parameters with default values that no optimizer has: a layer that is a
+// plain member, instead of a child that make<M>() made, would never be trained.
 class ForwardScope {
  public:
   explicit ForwardScope(const Module& module);
@@ -343,11 +343,11 @@ std::ostream& operator<<(std::ostream& out, const Module& module);
 // Threads. Several threads may call one model at the same time, in evaluation mode and each with a NoGradGuard of its
 // own; the first pass may settle shapes. Predictor (train/predictor.h) does both. Passes with backward() are for one
 // thread at a time: a second backward() that reaches the same parameters is an error. Nobody may change the weights
-// beside a pass, except with Predictor::load().
+// during a pass, except with Predictor::load().
 
-// Holds a module and all modules below it in evaluation mode for the lifetime of the guard. Then each has its own mode
-// again. Several guards, also of several threads, may hold one module: it is in evaluation mode until the last one
-// ends.
+// Holds a module and all modules below it in evaluation mode for the lifetime of the guard. After that, each has its
+// own mode again. Several guards, also of several threads, may hold one module: it is in evaluation mode until the last
+// guard ends.
 class EvalGuard {
  public:
   explicit EvalGuard(Module& module);

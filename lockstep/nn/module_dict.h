@@ -12,8 +12,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Holds modules under names of the caller's, in the order in which they came. The owner calls them. M is the modules'
-// class; the default works for modules with one input.
+// Holds modules under the caller's names, in the order in which they were added. The owner calls them. M is the
+// modules' class; the default works for modules with one input.
 //
 //   ModuleDict<> choices;
 //   Net() {

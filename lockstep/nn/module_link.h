@@ -20,7 +20,7 @@ namespace lockstep {
 class DefaultModel;
 class Seeding;  // runtime/random_state.h
 
-// Where in the program a parameter was made, which decides its default values beside its name.
+// Where in the program a parameter was made. Together with its name, this decides its default values.
 struct ParameterOrigin {
   std::shared_ptr<Seeding> seeding;  // null: the program had several Runtimes
   std::uint64_t number = 0;          // the thread's trainable parameters before it
@@ -33,48 +33,48 @@ struct ParameterOrigin {
 struct ModuleLink {
   Module* module = nullptr;
   std::weak_ptr<ModuleLink> parent;  // of the first module that it was added to
-  // Of ModuleTree: the name of the class, and what runs instead of forward().
+  // Set by ModuleTree: the name of the class, and what runs instead of forward().
   std::string kind;
   std::function<Tensor(const Tensor&)> call;
-  // Of ModuleTree: train(on) of a class of another language, for the module and those below it.
+  // Set by ModuleTree: train(on) of a class of another language, for the module and those below it.
   std::function<void(bool)> mode;
   std::atomic<int> mode_guards{0};              // EvalGuards that have called it
   std::vector<std::pair<Module*, bool>> modes;  // before the first of them
   std::string own_state;                        // the method that saves or loads more than parameters and buffers
-  std::uint64_t number = 0;                     // the modules of the process before
+  std::uint64_t number = 0;                     // number of modules that the process made before
   // Used in the root:
   std::mutex placing;
   std::shared_ptr<DefaultModel> model;
 };
 
-// Throws if this thread computes another module's forward(), and the parameters of this one train, but are not known to
+// Throws if this thread computes another module's forward(), and the owner's parameters train, but belong neither to
 // that module nor to an optimizer; see ForwardScope.
 void check_registered(const ModuleLink& owner);
 
-// What the parameters of one model whose values are made by default share: the number of the first of them. So two
-// models of one class begin with different values, and each has the same in every run, whatever other threads do and
-// whenever it is used first. The first model of a seed has number 0. A parameter that was made after the model's first
+// Shared by the parameters of one model that have default values: the number of the first of them. So two models of one
+// class begin with different values, and each has the same values in every run, whatever other threads do and whenever
+// the model is first used. The first model of a seed has number 0. A parameter that was made after the model's first
 // use, such as that of a new last layer, belongs to another DefaultModel.
 class DefaultModel {
  public:
-  // lone: of a parameter of no module, which has a number of its own kind.
+  // `lone`: for a parameter of no module. Its number is separate from the numbers of models.
   explicit DefaultModel(std::span<const ParameterOrigin> parameters, bool lone = false);
   bool has(const ParameterOrigin& parameter) const;
 
-  // What keys the values of a parameter, with its name.
+  // Together with a parameter's name, decides the key of its values.
   struct Start {
     std::uint64_t seed = 0, number = 0;
     bool operator==(const Start&) const = default;
   };
-  // `device` is asked for its Runtime's seed where the origin has none, or where the program gave one to the Runtime.
+  // Takes the seed of the device's Runtime if the origin has no seed, or if the program gave the Runtime a seed.
   Start start(const ParameterOrigin& parameter, Device device);
-  // Of what start() has found. Call it without a lock, because the handler of warnings may need one.
+  // Warns if start() found models of several threads. Call it without a lock, because the warning handler may need one.
   void warn_of_threads();
 
  private:
   struct Group {
     std::shared_ptr<Seeding> seeding;
-    std::uint64_t first = 0, end = 0;  // numbers of its parameters
+    std::uint64_t first = 0, end = 0;  // range of its parameters' numbers
     std::uint64_t count = 0;
     std::optional<Start> start;
   };
@@ -83,7 +83,7 @@ class DefaultModel {
   const bool lone_;
   std::mutex mutex_;
   std::vector<Group> groups_;  // by seeding
-  bool shared_ = false;        // the seed, with models of other threads
+  bool shared_ = false;        // models of other threads share the seed
 };
 
 }  // namespace lockstep

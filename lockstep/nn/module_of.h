@@ -12,10 +12,10 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Net is the class that derives from it. Its forward() takes and returns what it likes; net(...) places whole host
-// tensors among the inputs, as Module::placed() does, and calls it. If it has one tensor as input but several outputs,
-// it must take the input by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++ allows no override of
-// Module::forward() with another return type.
+// Net is the class that derives from ModuleOf<Net>. Its forward() may have any inputs and outputs; net(...) places
+// whole host tensors among the inputs, as Module::placed() does, and calls forward(). If forward() has one tensor as
+// input but several outputs, it must take the input by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`: C++
+// allows no override of Module::forward() with another return type.
 template <typename Net>
 class ModuleOf : public Module {
  public:

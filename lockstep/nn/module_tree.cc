@@ -49,7 +49,7 @@ Module* ModuleTree::parent() const {
   return parent ? parent->module : nullptr;
 }
 
-// Whether no class computes with its parts.
+// Returns whether no C++ class computes with the module's parts.
 bool ModuleTree::is_open() const { return typeid(module_) == typeid(Module) || module_.takes_any_child(); }
 
 ModuleTree::Entry ModuleTree::find(std::string_view name) const {

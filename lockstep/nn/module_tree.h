@@ -1,5 +1,5 @@
-// A module that is built part by part from outside of its class, for bindings of other languages: there, modules get
-// their parameters, buffers, and children by name, and compute with functions of that language.
+// Builds a module part by part from outside its class, for bindings of other languages, where modules get their
+// parameters, buffers, and children by name, and compute with functions of that language.
 //
 //   auto net = std::make_shared<Module>();
 //   ModuleTree tree(*net);
@@ -24,27 +24,27 @@ class ModuleTree {
  public:
   explicit ModuleTree(Module& module) : module_(module) {}
 
-  // What Module::kind() returns from now on.
+  // Sets what Module::kind() returns.
   void set_kind(std::string kind) const;
-  // Module::operator() calls this with the placed tensor, instead of forward(). It must not own the module. Empty:
-  // forward() again.
+  // Makes Module::operator() call `call` with the placed tensor, instead of forward(). `call` must not own the module.
+  // Empty: forward() again.
   void set_call(std::function<Tensor(const Tensor& x)> call) const;
-  // Its class saves and loads its part of a state with this method. A file that has parameters and buffers alone would
-  // lose that part, so saving and loading one throws.
+  // Tells that the module's class saves and loads its own part of a state with this method. A file of parameters and
+  // buffers alone would lose that part, so saving or loading such a file throws.
   void set_own_state(std::string method) const;
   static void check_no_own_state(Module& module, std::string_view what);
   static bool has_call(const Module& module);
-  // Module::train(on) and EvalGuard call this for the module and all below it, instead of setting their modes.
+  // Makes Module::train(on) and EvalGuard call `mode` for the module and all below it, instead of setting their modes.
   void set_mode(std::function<void(bool on)> mode) const;
-  // A handle that stays with this parameter where a layer gets another one.
+  // Returns a handle that stays with this parameter when a layer gets another parameter in its place.
   static Parameter own_handle(const Parameter& parameter);
 
-  // Another buffer with this value, for set_buffer() in the place of this one, where it is, and with its initial values
-  // for a reset(). This one keeps its value.
+  // Returns a new buffer with this value, for set_buffer() in place of `buffer`, on its devices and with its initial
+  // values for a reset(). `buffer` keeps its value.
   static Parameter successor(const Parameter& buffer, const Tensor& value);
 
   enum class Entry : std::uint8_t { none, parameter, buffer, child };
-  // What the module itself has under this name.
+  // Returns what the module itself has under this name.
   Entry find(std::string_view name) const;
   // Add an entry, or replace the one of the same name and kind, in its place; an entry of another kind is an error. A
   // layer computes with the new parameter from then on; optimizers keep the old one. Replacing a child that its parent
@@ -54,11 +54,11 @@ class ModuleTree {
   void set_child(const std::string& name, const std::shared_ptr<Module>& child) const;
   // Makes the parts of `inner` also those of this module, under the same names.
   void pass_on(const std::shared_ptr<Module>& inner) const;
-  // Removes it. Throws for an unknown name, and for a part of a class that computes with it.
+  // Removes an entry. Throws for an unknown name, and if the module's class computes with the entry.
   void erase(const std::string& name) const;
 
-  // The children in order, under their names; that of a wrapped model is empty. A child that its parent does not own
-  // gets a null pointer as `owner`.
+  // The children in order. The name of a wrapped model is empty. `owner` is null for a child that its parent does not
+  // own.
   struct Child {
     std::string name;
     Module* module;
@@ -66,10 +66,10 @@ class ModuleTree {
   };
   std::vector<Child> children() const;
 
-  // The first module that it was added to; null if there is none.
+  // Returns the first module that this one was added to; null if there is none.
   Module* parent() const;
 
-  // Of this module alone.
+  // These two concern this module alone, without its children.
   void set_training(bool on) const;
   std::string extra_repr() const { return module_.extra_repr(); }
 

@@ -143,7 +143,6 @@ void InstanceNorm::settle_channels(std::int64_t channels) {
   };
   settle(running_var);
   settle(running_mean);
-  // The weight comes last: other threads look at it only.
   settle(bias);
   settle(weight);
 }
@@ -159,8 +158,8 @@ void InstanceNorm::move_running_statistics(const Tensor& x) {
   const Tensor means = mean(mean(elements, 2), 0), variances = mean(var(elements, 2), 0);
   for (Device device : running_mean.devices()) {
     const auto there = [device](const Tensor& t) { return ops::to_device(t->array(), device, {.non_blocking = true}); };
-    // Of two values, so that the divisor of the variance is 1. The scratch number counts the batches, which PyTorch
-    // does not.
+    // A count of 2 makes the variance's divisor, n - 1, 1. A scratch tensor takes the batch count, which PyTorch does
+    // not keep.
     const ops::BatchStats stats{2, there(means), there(variances)};
     ops::batch_norm_commit(stats, options_.momentum, running_mean.tensor()->on(device),
                            running_var.tensor()->on(device), ops::full({}, 0, DType::i64, device));

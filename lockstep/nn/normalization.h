@@ -109,11 +109,11 @@ struct InstanceNormOptions {
 };
 
 // Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation unless it tracks running statistics.
-// In training, those move as in PyTorch toward the means, over the samples of the whole batch, of the samples' means
-// and of their variances, whose divisor is one less than the number of elements:
+// In training, the running statistics move, as in PyTorch, toward the mean and the variance of a sample (with divisor
+// n - 1), averaged over the samples of the whole batch:
 //   running_mean += momentum (mean - running_mean), and the same for running_var.
-// With them, per_shard() and DataParallel, which show the layer one shard, are an error in training. An input may lack
-// the batch.
+// Training with running statistics is an error in per_shard() and DataParallel, which show the layer a single shard. An
+// input may lack the batch.
 class InstanceNorm : public Module {
  public:
   using Options = InstanceNormOptions;

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// While it lives, the modules that this thread calls report their outputs to it. One at a time.
+// While it lives, the modules that this thread calls report their outputs to it. Only the latest observer gets them.
 class OutputObserver {
  public:
   using Report = std::function<void(const Module& module, const Tensor& output)>;

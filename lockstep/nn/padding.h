@@ -13,7 +13,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The common part: pads the last one or two axes, behind the channels. An input may lack the batch.
+// The base of the padding layers: pads the one or two axes after the channels. An input may lack the batch.
 class PaddingLayer : public Module {
  public:
   Tensor forward(const Tensor& x) override;

@@ -140,7 +140,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     return sum.defined() ? read_only_copy(sum, device) : Tensor();
   }
 
-  // `value` as this parameter's gradient, in memory of its own on `device`.
+  // Returns a copy of `value` on `device` as this parameter's gradient. Throws if it does not fit the parameter.
   Array taken(std::string_view what, const Tensor& value, Device device) const {
     check(value.defined(), "{}: {}: the gradient is undefined, expected {} {}", what, label, options.shape,
           lockstep::name(options.dtype));
@@ -167,7 +167,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     gradient.check_summed();
   }
 
-  // For a gradient of samples.
+  // Throws if a gradient of samples is not from a batch that DistributedDataParallel, which has the parameter, cut.
   void check_joined(const BackwardPass& pass) const {
     check(gradient.reducer() == nullptr || (pass.at && pass.at->joins_ranks()),
           "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that it cut, in its "
@@ -176,7 +176,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   void add(const BackwardPass& pass, Gradient::Addend a) {
-    // Plain, like the parameter: gradients and optimizers go through memory.
+    // In plain layout, like the parameter, because gradients and optimizers go through memory.
     if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
   }
 
@@ -237,7 +237,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     fail("initialize: {}: {}", contents.label, error.what());
   }
 
-  // Replicas of a shape that becomes known now. Call it with the lock.
+  // Sets the shape, which becomes known now, and makes the replicas. Call it with the lock.
   void settle(const Shape& shape, const Contents& contents) {
     if (!devices.empty()) replicas = make_replicas(shape, options.dtype, devices, contents);
     options.shape = shape;
@@ -265,7 +265,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     if (by_default) by_default->warn_of_threads();
   }
 
-  // Overwrites the values, if they are there. Call it with the lock.
+  // Overwrites the values, if there are any. Call it with the lock.
   void make_anew(const Initializer& from) const {
     if (replicas.empty()) return;
     const auto values =
@@ -283,7 +283,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
           label);
     return {.initializer = own, .key = own_key(), .label = label};
   }
-  // reset() after another manual_seed() than that before the model was made follows that one, as in PyTorch.
+  // Makes a reset() follow a manual_seed() that came after the model was made, as in PyTorch.
   void follow_seed() {
     const std::shared_ptr<Seeding> now = current_seeding();
     const bool by_initialize = !began && key != RandomKey();
@@ -427,7 +427,7 @@ void Parameter::settle_shape(const Shape& shape) const {
   const std::lock_guard lock(s.mutex);
   check(fits(shape), "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, s.options.shape);
   if (!s.replicas.empty()) return;
-  // A value by default waits for its first use.
+  // A default value waits for its first use.
   if (!s.devices.empty() && !s.model) return s.settle(shape, s.initial_values());
   s.options.shape = shape;
   s.shape_known.store(is_known(shape), std::memory_order_release);
@@ -571,7 +571,7 @@ ParameterChange ParameterChange::initialize(const Parameter& parameter, std::str
 
 namespace {
 
-// Layers compute on devices alone.
+// Throws for host memory, because layers compute only on devices.
 void check_devices(const std::vector<Device>& devices) {
   check(!devices.empty(), "to: no devices");
   check(std::ranges::none_of(devices, &Device::is_host),
@@ -654,7 +654,7 @@ Parameter ParameterChange::successor(const Parameter& buffer, const Tensor& valu
   }
   s.options.shape = value.shape();
   s.shape_known.store(true, std::memory_order_release);
-  if (!s.options.default_initializer) s.options.default_initializer = s.options.initializer;  // of reset()
+  if (!s.options.default_initializer) s.options.default_initializer = s.options.initializer;  // for reset()
   s.chosen = s.options.initializer = [copy = value.detach().to_host().clone()](const Array& to, RandomKey) {
     const NoGradGuard writing;
     Tensor(to).copy_from(copy);
@@ -809,7 +809,7 @@ HookHandle Parameter::register_hook(GradientMap f) const {
   check(s.options.trainable, "register_hook: {} is frozen, so it has no gradient: expected a trainable one", s.label);
   HookHandle handle;
   handle.parameter_ = state_.get();
-  // The gradient belongs to the state.
+  // The state owns the gradient and its hooks, so the hook may keep a raw pointer to the state.
   handle.number_ = s.gradient.add_hook(
       [state = &s, f = std::move(f)](const Array& sum) { return state->mapped("register_hook", sum, f); });
   return handle;

@@ -26,7 +26,7 @@ class ParameterGradient;  // autograd/parameter_gradient.h
 class Resource;           // engine/resource.h
 struct ReducedGradient;   // autograd/reducer.h
 
-// A gradient from a gradient, of the same shape and type.
+// Maps a gradient to a new one of the same shape and type.
 using GradientMap = std::function<Tensor(const Tensor& gradient)>;
 
 struct ParameterOptions {
@@ -63,7 +63,7 @@ class Parameter {
   DType dtype() const;
   bool trainable() const;
   // PyTorch's requires_grad_(). Freezing (false) drops the gradient and keeps optimizers from changing the parameter.
-  // backward() skips operations that used only frozen parameters and data. Throws for a parameter of integers.
+  // backward() skips operations that used only frozen parameters and data. Unfreezing a parameter of integers throws.
   void set_trainable(bool trainable) const;
   // See ParameterOptions::computed.
   bool computed() const;
@@ -83,11 +83,11 @@ class Parameter {
   // The first device's replica, copied to the host. Waits.
   Tensor host_data() const;
   // Overwrites all replicas with `value`, from the host or any device. Settles the shape. A parameter without values
-  // yet makes none before.
+  // does not make initial values first.
   void set_data(const Tensor& value) const;
 
-  // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known. Several
-  // threads may call it; the first one makes them. An error changes nothing.
+  // Sets the extents that were not known; the others must agree. Makes the replicas after initialize(); default values
+  // wait for their first use. Several threads may call it; the first one makes the replicas. An error changes nothing.
   void settle_shape(const Shape& shape) const;
   // Sets the name, the devices, and the initial values. Makes the replicas now if the shape is known; otherwise
   // settle_shape makes them. Uses `fallback` if the options name no initializer. Throws if an optimizer or
@@ -101,21 +101,21 @@ class Parameter {
   // Gives a parameter of no module these devices. Its initial values are those of ParameterOptions or reset(), drawn
   // from the seed when it was made and the number of the thread's parameters before it.
   void place_alone(const std::vector<Device>& devices) const;
-  // Whether its values began, or will begin, as the default initial ones: nobody initialized it or loaded weights. A
-  // checkpoint that continues a run changes nothing.
+  // Returns whether its values began, or will begin, as the default initial values, because nobody initialized it or
+  // loaded weights. A checkpoint that continues a run does not change this.
   bool by_default() const;
   // Replaces ParameterOptions::default_initializer, for the constructors of layers. Throws if the values exist already.
   void set_default_initializer(Initializer initializer) const;
-  // New initial values, instead of those of the layer or of an earlier initialize(); a later initialize() replaces
-  // them. Made at once if the parameter has values, otherwise with them, with the same bits. `text` names the
-  // initializer in recipes. nn/init.h has PyTorch's names for it.
+  // Sets new initial values, instead of those of the layer or of an earlier initialize(); a later initialize() replaces
+  // them. They are made at once if the parameter has values, otherwise at its first use, with the same bits. `text`
+  // names the initializer in recipes. nn/init.h has PyTorch's names for it.
   void reset(Initializer initializer, std::string text) const;
-  // The initial values of the layer again, those of ParameterOptions: the same bits.
+  // Restores the layer's initial values, those of ParameterOptions, with the same bits unless manual_seed() was called.
   void reset() const;
-  // The text of reset(), while the initial values are its.
+  // Returns the text of reset() while its initial values are in use; otherwise "".
   std::string reset_text() const;
-  // Moves the replicas to these devices, with the first one's values, and the gradient, as one that set_gradient()
-  // gave. Does nothing where they are there already. Throws if the parameter is not initialized, or if an optimizer or
+  // Moves the replicas, with the values of the first, and the gradient, as if set_gradient() had set it, to these
+  // devices. Does nothing if they are there already. Throws if the parameter is not initialized, or if an optimizer or
   // DistributedDataParallel has it: they keep state on its devices. An error changes nothing.
   void to(const std::vector<Device>& devices) const;
   // Casts the replicas to f32 or f64, under the same conditions. A parameter of integers keeps its type.
@@ -125,7 +125,7 @@ class Parameter {
   void check_unclaimed(std::string_view what) const;
 
   // A copy of the gradient since it was last cleared, summed over all shards of all ranks and mapped by the hooks, on
-  // `device`. Undefined if there is none; with several processes, waits for the sum, which tells whether any of them
+  // `device`. Undefined if there is none; with several processes, waits for the sum, which tells whether any process
   // has one. The copy is read-only: an operation in place on it throws, because the optimizer would not see the change.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return devices().empty() ? Tensor() : gradient(devices()[0]); }
@@ -140,7 +140,7 @@ class Parameter {
   void operator+=(const T&) const {
     static_assert(!sizeof(T), "let an optimizer update parameters, or write p.set_data(p.tensor() + step)");
   }
-  // Replaces the gradient, also one that is missing, by a copy of `value`, from the host or any device: PyTorch's
+  // Sets the gradient to a copy of `value`, from the host or any device, even if there was none: PyTorch's
   // p.grad = value. A later backward() adds to it. Under DistributedDataParallel, every rank must give the same value.
   // Throws for another shape or type, for a frozen parameter, while gradients of backward({.sync = false}) wait, and
   // after clip_grad_norm() or unscale() of an optimizer, whose next step would multiply the new gradient, too. With
@@ -161,8 +161,8 @@ class Parameter {
   //   HookHandle hook = net["0.weight"].register_hook([](const Tensor& g) { return g * 0.1; });
   //   hook.remove();
   HookHandle register_hook(GradientMap f) const;
-  // For optimizers: the same gradient. Do not change it. With several processes, it also says whether any shard had a
-  // gradient.
+  // For optimizers: returns the gradient without a copy. Do not change it. With several processes, it also says whether
+  // any shard had a gradient.
   ReducedGradient reduced_gradient(Device device) const;
   void zero_grad() const;
   // An optimizer holds this for as long as it has the parameter.
@@ -171,8 +171,8 @@ class Parameter {
   bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
   ParameterGradient& gradient_state() const;
-  // For optimizers and averages: what the latest step of an optimizer that has the parameter writes. It fails if the
-  // step is left out. None before the first step, after a move, and in a recorded step.
+  // For optimizers and averages: a resource that the parameter's latest optimizer step writes. It fails if the step is
+  // left out. None before the first step, after a move, and in a recorded step.
   void set_latest_step(Resource done) const;
   Resource latest_step() const;
   // For optimizers: f(gradient), checked, in memory of its own on the gradient's device.

@@ -21,26 +21,26 @@ class ParameterChange {
   // These check, allocate, and compute. If they throw, the parameter is as before.
   static ParameterChange initialize(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
                                     const Initializer& fallback, std::uint64_t seed);
-  // Gives it devices. Its values, by default initial ones of this model, are made when they are first needed.
+  // Gives the parameter devices. Its values, the default initial values of this model, are made at their first use.
   static ParameterChange place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
                                std::shared_ptr<DefaultModel> model);
-  // A move takes the gradient along, as one that set_gradient() gave. What is there already does not change at all.
+  // Moves the gradient, too, as if set_gradient() had set it. A parameter that is there already does not change at all.
   static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
   static ParameterChange move(const Parameter& parameter, DType dtype);
   // Replaces the replicas by new ones with these values, of the parameter's type and a shape that fits. Tasks that have
   // been pushed go on reading the old ones.
   static ParameterChange load(const Parameter& parameter, const Tensor& value);
 
-  // Drops the gradient, unless it is a move.
+  // Makes the change. Drops the gradient, unless the change is a move.
   void commit();
 
-  // What takes a buffer's place when a program assigns it this value: with its devices, its name, and its initial
-  // values for a reset(), in memory of its own. The old one keeps its value. Where the buffer has no place yet, the
-  // value waits for one. Throws where a write to the buffer would.
+  // Returns the buffer that takes this one's place when a program assigns it this value: with the same devices, name,
+  // and initial values for a reset(), in memory of its own. The old buffer keeps its value. If it has no devices yet,
+  // the value waits for them. Throws where a write to the buffer would.
   static Parameter successor(const Parameter& buffer, const Tensor& value);
 
-  // The seed and the number of the model whose default values the parameter has, or will have. None: it was initialized
-  // or loaded.
+  // Returns the seed and the number of the model whose default values the parameter has, or will have; none if it was
+  // initialized or loaded.
   static std::optional<DefaultModel::Start> default_start(const Parameter& parameter);
 
  private:
@@ -61,12 +61,12 @@ class ParameterChange {
   DType dtype_;
   std::vector<Array> replicas_;
   Array gradient_;
-  Passes passes_;  // that the gradient is of
+  Passes passes_;  // the passes that made the gradient
 };
 
-// For values that continue a run, of its checkpoint or of rank 0: parameters that began with default values still count
-// as such after set_data() (Parameter::by_default()). Otherwise the recipe of a second Trainer would depend on the
-// number of ranks, and on whether the first one was resumed.
+// Use it to set values that continue a run, from a checkpoint or from rank 0: parameters that began with default values
+// still count as such after set_data() (Parameter::by_default()). Otherwise the recipe of a second Trainer would depend
+// on the number of ranks, and on whether the first Trainer was resumed.
 class SameRunGuard {
  public:
   // Places the module if nobody did.

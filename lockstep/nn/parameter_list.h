@@ -41,7 +41,7 @@ class ParameterList : public Module {
   std::vector<Parameter> parameters_;
 };
 
-// Holds parameters under names of the caller's, in the order in which they came. dict["left"] finds one, as in every
+// Holds parameters under the caller's names, in the order in which they were added. dict["left"] finds one, as in every
 // module, and named_parameters(false) lists them.
 class ParameterDict : public Module {
  public:

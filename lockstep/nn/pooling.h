@@ -14,7 +14,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Options of a window beside its kernel's size, which are named: MaxPool2d(2, {2, 1}) has a stride of {2, 1}.
+// Options of a window after its kernel size. They must be named, so that MaxPool2d(2, {2, 1}) means a stride of {2, 1}.
 template <typename Extent>
 struct MoreWindowOptions {
   class Named {
@@ -29,7 +29,7 @@ struct MoreWindowOptions {
   Extent dilation = 1;
 };
 
-// What layers of windows share: Options, and the kernel's size, the stride, and the padding in PyTorch's order.
+// The base of layers with windows: takes Options, or kernel size, stride, and padding in PyTorch's order.
 template <typename WindowOptions, typename Extent>
 class PoolingLayer : public Module {
  public:
@@ -115,7 +115,7 @@ class GlobalAvgPool2d : public Module {
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
 };
 
-// What layers share whose windows cover the input: the size of the output.
+// The bases of layers whose windows cover the whole input: they keep the output size.
 class AdaptivePoolingLayer1d : public Module {
  public:
   explicit AdaptivePoolingLayer1d(std::int64_t output_size) : output_size_(output_size) {}
@@ -153,7 +153,7 @@ class AdaptiveAvgPool2d : public AdaptivePoolingLayer2d {
   Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
 };
 
-// The largest elements of the same windows.
+// The largest elements of the windows of AdaptiveAvgPool2d.
 class AdaptiveMaxPool2d : public AdaptivePoolingLayer2d {
  public:
   using AdaptivePoolingLayer2d::AdaptivePoolingLayer2d;

@@ -143,7 +143,7 @@ RnnOutput RNN::forward(const Tensor& x, const Tensor& h) {
 
 namespace {
 
-// Of a cell. A bias starts at 0 under initialize().
+// Options of a cell's parameters. A bias starts at 0 under initialize().
 ParameterOptions cell_weight(const RecurrentCellOptions& o, int gates, std::int64_t features) {
   return {.shape = {gates * o.hidden_size, features},
           .default_initializer = Uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)))};

@@ -24,10 +24,10 @@ struct RecurrentOptions {
   bool batch_first = false;  // [N, T, input] instead of [T, N, input]; states always have the samples on axis 1
   double dropout = 0;        // between layers, in training
   bool bidirectional = false;
-  std::int64_t proj_size = 0;  // of an LSTM: h and the outputs have so many features; 0: hidden_size
+  std::int64_t proj_size = 0;  // of an LSTM: number of features of h and of the outputs; 0: hidden_size
 };
 
-// The common part of LSTM and GRU. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
+// The base of LSTM, GRU, and RNN. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
 // bias_hh_l0, with a projection weight_hr_l0, and so on for the other layers. Names of the second direction end with
 // _reverse.
 class RecurrentModule : public Module {
@@ -43,13 +43,13 @@ class RecurrentModule : public Module {
   // Computes one layer in one direction. Replaces `state` by the state after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
                                      const RecurrentPass& pass)>;
-  // Returns the outputs of the last layer. states[k] is [layers * directions, N, H], with a projection the first one
-  // [layers * directions, N, proj_size], or undefined for zeros; it becomes the state after the last step.
+  // Returns the outputs of the last layer. states[k] is [layers * directions, N, H] (states[0] with a projection:
+  // [layers * directions, N, proj_size]), or undefined for zeros; it becomes the state after the last step.
   Tensor run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer);
 
  private:
   RecurrentWeights weights(std::size_t index, std::int64_t features);
-  // Of h and of each direction's outputs.
+  // Returns the number of features of h and of each direction's outputs.
   std::int64_t output_size() const { return options_.proj_size > 0 ? options_.proj_size : options_.hidden_size; }
 
   std::string_view name_;
@@ -110,7 +110,7 @@ class GRU : public RecurrentModule {
 
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
-// RecurrentOptions, and the function.
+// RecurrentOptions without proj_size, and the nonlinearity.
 struct RNNOptions {
   std::int64_t input_size = 0;  // 0: inferred at the first forward pass
   std::int64_t hidden_size = 0;
@@ -148,7 +148,7 @@ struct RecurrentCellOptions {
   bool bias = true;
 };
 
-// The common part of the cells, which compute one step for inputs [N, input], or [input]: weight_ih [gates * H, input],
+// The base of the cells, which compute one step for inputs [N, input], or [input]: weight_ih [gates * H, input],
 // weight_hh [gates * H, H], bias_ih, and bias_hh.
 class RecurrentCell : public Module {
  public:
@@ -161,7 +161,7 @@ class RecurrentCell : public Module {
                                          std::int64_t hidden_size);
   RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options);
   std::string extra_repr() const override;
-  // One step of a layer; `states` [N, H], or [H], become the next ones.
+  // Computes one step of a layer, and replaces `states` [N, H] by the next states. run() also takes states [H].
   using Step = std::function<void(const Tensor& x, std::vector<Tensor>& states, const RecurrentWeights& weights)>;
   void run(const Tensor& x, std::vector<Tensor>& states, const Step& step);
 

@@ -27,13 +27,13 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   Sequential(Sequential&&) = default;
-  // These modules in order. Sequential(Sequential(...)) alone is a move; use append() for one of one.
+  // Takes these modules in order. Sequential(Sequential(...)) alone is a move; to nest a Sequential, use append().
   template <SequentialPart M, SequentialPart... More>
   requires(!std::same_as<M, Sequential> || sizeof...(More) > 0) explicit Sequential(M first, More... more) {
     append(std::move(first));
     (append(std::move(more)), ...);
   }
-  // The same, Sequential net({Linear(4, 8), ReLU()}).
+  // An element of the same in braces: Sequential net({Linear(4, 8), ReLU()}).
   class Part {
    public:
     template <SequentialPart M>

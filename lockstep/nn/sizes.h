@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Sets an option that the caller also may have set. Throws if that is another value, or if the size is below 1: sizes
-// that the first input decides are left out in options, not 0 by position.
+// Sets an option to a size given by position. Throws if the options name another size, or if the size is below 1: a
+// size that the first input decides must be omitted in the options, and cannot be 0 by position.
 template <typename T>
 void set_size(std::string_view layer, std::string_view name, T& option, const T& given, const T& unset = {}) {
   check(option == unset || option == given,

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The changes that load the state, with new memory for all values. Strict, as load_state_dict() is. Until they are
-// committed, the model is as before.
+// Returns the changes that load the state, with new memory for all values. Strict, as load_state_dict() is. Until they
+// are committed, the model is as before.
 std::vector<ParameterChange> changes_to(Module& module, const StateDict& state);
 
 }  // namespace lockstep

@@ -17,12 +17,12 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   return all;
 }
 
-// Masks of files that have no type for truth values are u8.
+// Masks in files without a bool type are u8.
 bool can_cast(DType from, DType to) {
   return from == to || (is_floating(from) && is_floating(to)) || (is_mask(from) && is_mask(to));
 }
 
-// Host memory cannot be cast by a kernel.
+// Returns the value as a host tensor of this type; a value that has the type as it is.
 Tensor cast_on_host(const Tensor& value, DType to) {
   if (value.dtype() == to) return value;
   Tensor result = Tensor::host(value.shape(), to);
@@ -39,7 +39,7 @@ Tensor cast_on_host(const Tensor& value, DType to) {
   return result;
 }
 
-// A parameter that modules share has several names: no value of one may be lost.
+// A parameter that modules share has several names, whose values must be equal, because only one would be kept.
 void check_shared(const std::vector<std::pair<std::string, Parameter>>& mine,
                   const std::map<std::string_view, const Tensor*>& given) {
   for (std::size_t i = 0; i < mine.size(); ++i) {
@@ -66,7 +66,7 @@ StateDict state_dict(const Module& module) {
 
 namespace {
 
-// Each parameter and buffer with its new value. Strict.
+// Returns each parameter and buffer with its new value. Strict, as load_state_dict() is.
 std::vector<std::pair<Parameter, Tensor>> matched(const Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {

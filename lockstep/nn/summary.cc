@@ -13,7 +13,7 @@ namespace {
 
 using Row = std::array<std::string, 5>;
 
-// Restores the position of the random numbers.
+// Restores the position of the random numbers at its end.
 class RandomGuard {
  public:
   explicit RandomGuard(const Module& module)

@@ -41,7 +41,7 @@ std::string summary(Module& module, const std::function<void()>& call);
 struct LayerSummary {
   std::string name, kind;         // "layer1.0.conv1", "Conv2d"; the model itself has an empty name
   std::optional<Shape> output{};  // of its last call; none if the model does not call it with operator()
-  // The layer's own parameters; none if their shapes are not known.
+  // The number of the layer's own parameters; none if a shape is not known.
   std::optional<std::int64_t> parameters{};
   std::string state{};  // "trainable", "frozen", "frozen in part", or empty
 };

@@ -175,7 +175,7 @@ Transformer::Transformer(const TransformerOptions& options)
           "encoder", {.layer = layer_of(options), .num_layers = options.num_encoder_layers, .norm = true})),
       decoder(make<TransformerDecoder>(
           "decoder", {.layer = layer_of(options), .num_layers = options.num_decoder_layers, .norm = true})) {
-  // As in PyTorch, also those whose layers begin otherwise.
+  // As in PyTorch, this includes parameters whose layers have other initial values.
   for (const Parameter& p : parameters()) {
     if (p.shape().dim() > 1) p.set_default_initializer(Xavier{});
   }

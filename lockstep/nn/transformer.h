@@ -24,7 +24,7 @@ struct TransformerEncoderLayerOptions {
   std::function<Tensor(const Tensor&)> activation = relu;  // or gelu
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  // [N, L, d_model] instead of [L, N, d_model]
-  // True: normalizes the input of each of the two parts (pre-norm). False: normalizes the sum of its input and output.
+  // True: normalizes the input of each part (pre-norm). False: normalizes the sum of a part's input and output.
   bool norm_first = false;
 };
 
@@ -72,7 +72,7 @@ class TransformerEncoder : public Module {
   explicit TransformerEncoder(TransformerEncoderOptions options);
   TransformerEncoder(const TransformerEncoderLayerOptions& layer, std::int64_t num_layers, bool norm = false)
       : TransformerEncoder(Options{layer, num_layers, norm}) {}
-  // The masks are those of every layer.
+  // Every layer uses the masks.
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }
   using Module::operator();
@@ -83,7 +83,7 @@ class TransformerEncoder : public Module {
   LayerNorm* norm_ = nullptr;
 };
 
-// Attention of the target to itself, and to the encoder's output, the memory.
+// Masks for the attention of the target to itself, and to the memory, which is the encoder's output.
 struct TransformerDecoderMasks {
   Tensor tgt_mask = {};                 // see MultiheadMasks::attn_mask
   Tensor memory_mask = {};              // the same for the memory's positions
@@ -155,8 +155,8 @@ struct TransformerOptions {
   bool norm_first = false;
 };
 
-// An encoder and a decoder, each with a norm after its last layer. By default, all weights of matrices begin as Xavier
-// gives them.
+// An encoder and a decoder, each with a norm after its last layer. By default, all weight matrices begin with Xavier's
+// initial values.
 class Transformer : public Module {
  public:
   using Options = TransformerOptions;

@@ -10,11 +10,11 @@
 namespace lockstep {
 namespace {
 
-// Not 1, which programs treat in other ways, and not 2, so that few other extents agree with it.
+// Batch sizes of the two passes: not 1, which programs treat in other ways, and not 2, which many extents equal.
 constexpr std::int64_t kFirstBatch = 3, kSecondBatch = 5;
 
-// `count` samples made of the example's, in another order, or the example itself if axis is -1; `changed`: with other
-// elements, which are still valid ones of their kind. Numbers stay between 0 and what they were.
+// Returns `count` samples that repeat those of the example, or the example itself if axis is -1. `changed`: with other
+// elements that are still valid: floating ones are multiplied by 0.75, then all are rolled by one place.
 Tensor batch_of(const Tensor& example, int axis, std::int64_t count, bool changed) {
   Tensor x = example;
   if (axis >= 0) {
@@ -76,7 +76,7 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
     return all;
   };
   const std::vector<Tensor> first_inputs = inputs_of(kFirstBatch, false), second_inputs = inputs_of(kSecondBatch, true);
-  // The first pass of a model settles its shapes.
+  // A pass determines the shapes that the model does not know yet.
   const auto known = [](const auto& p) { return p.second.initialized() && p.second.shape_known(); };
   if (!std::ranges::all_of(model.named_parameters(), known) || !std::ranges::all_of(model.named_buffers(), known)) {
     forward(first_inputs);

@@ -23,9 +23,9 @@ namespace LOCKSTEP_API lockstep {
 struct OnnxOptions {
   // False: the file takes batches of the examples' size only.
   bool dynamic_batch = true;
-  // The axis of each input that has the samples, -1 if none has. Empty: axis 0 of each input with axes.
+  // Batch axis of each input, -1 if it has none. Empty: axis 0 of each input with axes.
   std::vector<int> batch_axes = {};
-  // Empty: "input" and "output", or "input0", "input1", ... if there are several.
+  // Names of inputs and outputs. Empty: "input" and "output", or "input0", "input1", ... if there are several.
   std::vector<std::string> input_names = {};
   std::vector<std::string> output_names = {};
   // Key and value of each entry of the file's metadata, such as {"classes", "cat\ndog"}.
@@ -34,19 +34,19 @@ struct OnnxOptions {
 
 using OnnxForward = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-// Writes what `forward` computes from whole tensors like `examples` by means of `model`, whose weights keep their
-// names. The file appears complete or not at all.
+// Writes what `forward` computes with `model` from whole tensors like `examples`. Weights keep their names. The file
+// appears complete or not at all.
 //
-// Calls `forward` twice, for two sizes of the batch and other elements, with examples that are made of the rows of
-// `examples`, and compares what it computes. What differs must follow from the batch size; with dynamic_batch = false,
-// both passes have the examples' shapes, and nothing may differ. An operation that ONNX does not have, a tensor that is
-// made from the inputs by other means than the library's operations, a read of elements (item(), to_vector(), masks as
-// indices), or a write in place is an error that names the operation and the path of its module. The program's own
-// decisions (`if` and `for`) are those of the two passes: one by the size of the batch that agrees for both sizes stays
-// unnoticed, as does a batch of one that the model treats in another way.
+// Calls `forward` twice, and once before if a shape of the model is not known yet. The inputs are made of the rows of
+// `examples`, with two batch sizes and different elements. What differs between the two passes must follow from the
+// batch size; with dynamic_batch = false, both passes have the examples' shapes, and no extent may differ. An operation
+// that ONNX does not have, a tensor that is made from the inputs by other means than the library's operations, a read
+// of elements (item(), to_vector(), masks as indices), or a write in place is an error that names the operation and the
+// path of its module. The file has the branches (`if` and `for`) of the two passes: a decision by the batch size that
+// is the same for both sizes goes unnoticed, and so does a special case for a batch of one.
 void export_onnx(const std::filesystem::path& path, Module& model, const std::vector<Tensor>& examples,
                  const OnnxForward& forward, const OnnxOptions& options = {});
-// model(example).
+// The same for the function model(example).
 void export_onnx(const std::filesystem::path& path, Module& model, const Tensor& example,
                  const OnnxOptions& options = {});
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of the file's format, and of the set of operators.
+// Versions of the file format and of the set of operators.
 constexpr std::int64_t kIrVersion = 8, kOpset = 17;
 
 using protozero::pbf_writer;
@@ -88,7 +88,7 @@ OnnxNames OnnxFile::nodes(std::string_view type, const OnnxNames& inputs, const 
             .inputs = inputs,
             .outputs = {},
             .attributes = {attributes.begin(), attributes.end()}};
-  // Omitted ones at the end are left out.
+  // Removes omitted inputs at the end.
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
   for (int i = 0; i < outputs; ++i) node.outputs.push_back(fresh(fmt::format("{}:{}", node.name, i)));
   nodes_.push_back(std::move(node));

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// ONNX's numbers of element types.
+// ONNX's codes of element types.
 enum class OnnxType : std::int32_t { f32 = 1, u8 = 2, i64 = 7, boolean = 9, f16 = 10, f64 = 11, bf16 = 16 };
 OnnxType onnx_type(DType dtype);
 
@@ -23,15 +23,15 @@ using OnnxAttribute =
     std::variant<std::int64_t, float, std::vector<std::int64_t>, std::string, std::vector<std::string>>;
 using OnnxAttributes = std::vector<std::pair<std::string_view, OnnxAttribute>>;
 
-// A node's inputs by name; an empty name stands for an omitted one.
+// Names of a node's inputs or outputs; an empty name stands for an omitted input.
 using OnnxNames = std::vector<std::string>;
 
-// An extent is a number, or the name of one that is known later.
+// An extent is a number, or the name of an extent that is known only at run time.
 using OnnxShape = std::vector<std::variant<std::int64_t, std::string>>;
 
 class OnnxFile {
  public:
-  // Nodes that follow belong to this module: their names begin with its path.
+  // Makes the names of the nodes that follow begin with the path of this module.
   void set_module(std::string path) { module_ = std::move(path); }
 
   // Adds a node, and returns the names of its outputs.
@@ -40,18 +40,18 @@ class OnnxFile {
     return nodes(type, inputs, attributes, 1)[0];
   }
   void initializer(const std::string& name, OnnxType type, std::span<const std::int64_t> shape, std::string_view bytes);
-  // Constants, each once.
+  // Return the names of constants. Equal constants are stored once.
   std::string constant(OnnxType type, std::span<const std::int64_t> shape, std::string_view bytes);
   std::string whole(std::int64_t value);                        // shape []
   std::string wholes(const std::vector<std::int64_t>& values);  // shape [n]
   std::string number(DType dtype, const Scalar& value);         // shape []
 
   void input(const std::string& name, OnnxType type, const OnnxShape& shape);
-  // `value` becomes the graph's output `name`.
+  // Makes `value` the output `name` of the graph.
   void output(const std::string& name, const std::string& value, OnnxType type, const OnnxShape& shape);
   void metadata(std::string_view key, std::string_view value) { metadata_.emplace_back(key, value); }
 
-  // The whole file. Throws if it has 2 GiB or more, the most that a protocol buffer can have.
+  // Returns the whole file. Throws if its weights have 2 GiB or more, the most that a protocol buffer can have.
   std::string bytes(const std::string& graph_name) const;
 
  private:

@@ -37,7 +37,7 @@ class OperatorWriter {
   // The name of an input; empty if it is omitted.
   std::string in(const Op& op, std::size_t input) { return has(op, input) ? named(op.inputs[input]) : ""; }
   std::string named(int number);
-  // As BOOL.
+  // Returns the name of an input as BOOL.
   std::string mask(const Op& op, std::size_t input);
   void give(const Op& op, const std::string& name, std::size_t output = 0) {
     names_[static_cast<std::size_t>(op.outputs[output])] = name;
@@ -54,14 +54,14 @@ class OperatorWriter {
   std::string cast_to(const std::string& name, OnnxType type) {
     return node("Cast", {name}, {{"to", static_cast<std::int64_t>(type)}});
   }
-  // An input in the result's type: weights are f32 beside half types.
+  // Returns an input cast to the result's type: weights are f32 where the other tensors have half types.
   std::string in_type(const Op& op, std::size_t input) {
     const std::string name = in(op, input);
     return name.empty() || value(op.inputs[input]).dtype == dtype(op) ? name : cast_to(name, onnx_type(dtype(op)));
   }
 
   std::string batch_size();
-  // i64 [n]. `inferred`: one extent that follows from the batch may be -1.
+  // Returns a shape as i64 [n]. `inferred`: if a single extent follows from the batch, it is -1.
   std::string shape_input(const std::string& where, const std::vector<Extent>& extents, bool inferred = false);
   std::string expanded(const Op& op, const std::string& x, const std::vector<Extent>& from,
                        const std::vector<Extent>& to);
@@ -171,7 +171,7 @@ class OperatorWriter {
   const TracedGraph& graph_;
   const GraphNames& given_;
   const std::function<std::string(int)>& weight_;
-  // By value. A condition is a u8 value as BOOL.
+  // Names by value. conditions_ has the names of u8 values that were cast to BOOL.
   std::vector<std::string> names_, conditions_;
   std::string batch_size_;
 };
@@ -365,7 +365,7 @@ std::string OperatorWriter::shape_input(const std::string& where, const std::vec
 std::string OperatorWriter::expanded(const Op& op, const std::string& x, const std::vector<Extent>& from,
                                      const std::vector<Extent>& to) {
   if (from == to) return x;
-  // 1 keeps an extent.
+  // Expand keeps an extent where the shape has 1.
   std::vector<Extent> wanted = to;
   const std::size_t more = to.size() - from.size();
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -392,7 +392,7 @@ void OperatorWriter::softplus(const Op& op) {
   const std::string x = in(op, 0), scaled = beta == 1 ? x : node("Mul", {x, number(op, beta)});
   std::string y = node("Softplus", {scaled});
   if (beta != 1) y = node("Div", {y, number(op, beta)});
-  // Beyond 20, it is x within the precision of f32.
+  // Above 20, softplus(x) rounds to x in f32, so a threshold of 20 or more needs no Where.
   if (threshold < 20) y = node("Where", {node("Greater", {scaled, number(op, threshold)}), x, y});
   give(op, y);
 }
@@ -438,7 +438,7 @@ void OperatorWriter::compare(const Op& op) {
     return give(op, negated(mask(op, 0), op.kind == "eq"));
   if (has(op, 1) && op.kind == "ne" && op.inputs[0] == op.inputs[1] && is_floating(value(op.inputs[0]).dtype))
     return give(op, node("IsNaN", {in(op, 0)}));
-  // ONNX compares no u8, nor orders BOOL, and i64 holds no fraction, NaN, or number beyond it.
+  // ONNX does not compare u8 or order BOOL, and i64 cannot hold a fraction, a NaN, or a number beyond its range.
   DType type_of_both = masks ? DType::i64 : value(op.inputs[0]).dtype;
   if (type_of_both == DType::i64 && !has(op, 1) && !op.scalar("value").fits_int64()) type_of_both = DType::f64;
   const auto operand = [&](std::size_t i) {
@@ -493,7 +493,7 @@ void OperatorWriter::slice(const Op& op) {
        node("Slice", {in(op, 0), shape_input(op.where(), {start}), end, file_.wholes({axis}), file_.wholes({step})}));
 }
 
-// Bit i of "axes" says whether axis i is one of them.
+// Returns the axes in the bit mask "axes": bit i stands for axis i.
 std::vector<std::int64_t> OperatorWriter::masked_axes(const Op& op) const {
   std::vector<std::int64_t> axes;
   for (int i = 0; i < rank(op.inputs[0]); ++i) {
@@ -611,7 +611,7 @@ void OperatorWriter::max_pool(const Op& op) {
   simple(op, "MaxPool", w.attributes());
 }
 
-// ONNX counts places in the whole batch.
+// ONNX's indices count from the start of the batch, so their remainder is the place in a plane.
 void OperatorWriter::max_pool_places(const Op& op) {
   const Windows w = windows(op);
   const OnnxNames found = file_.nodes("MaxPool", {in(op, 0)}, w.attributes(), 2);
@@ -624,7 +624,7 @@ void OperatorWriter::avg_pool(const Op& op) {
   bool counts = op.whole("count_include_pad") != 0;
   std::string x = in(op, 0);
   if (w.beyond && counts) {
-    // Zeros count, but not what lies beyond them.
+    // Padding counts as zeros, but what lies beyond the padding does not count.
     const std::vector<std::int64_t> p = op.numbers("padding");
     if (p[0] > 0 || p[1] > 0) x = node("Pad", {x, file_.wholes({0, 0, p[0], p[1], 0, 0, p[0], p[1]}), number(op, 0)});
     w.pads = {0, 0, w.pads[2] - p[0], w.pads[3] - p[1]};
@@ -635,7 +635,7 @@ void OperatorWriter::avg_pool(const Op& op) {
   give(op, node("AveragePool", {x}, attributes));
 }
 
-// ONNX's LpPool takes absolute values.
+// Does not use LpPool, which takes absolute values.
 void OperatorWriter::lp_pool(const Op& op) {
   const Windows w = windows(op);
   const double norm = op.real("norm");
@@ -644,7 +644,7 @@ void OperatorWriter::lp_pool(const Op& op) {
   give(op, node("Pow", {sum, number(op, 1 / norm)}));
 }
 
-// -infinity where a key comes after the query.
+// Sets -infinity where a key comes after the query.
 void OperatorWriter::causal(const Op& op) {
   const std::vector<Extent>& all = shape(op.inputs[0]);
   const std::int64_t queries = fixed(op, all[all.size() - 2], "shape"), keys = fixed(op, all.back(), "shape");
@@ -694,7 +694,7 @@ void OperatorWriter::argsort(const Op& op) {
                        {{"axis", axis}, {"largest", op.whole("descending")}, {"sorted", std::int64_t{1}}}, 2)[1]);
 }
 
-// GatherElements broadcasts nothing.
+// Expands both inputs, because GatherElements does not broadcast.
 void OperatorWriter::take_along(const Op& op) {
   const auto axis = static_cast<std::size_t>(op.whole("axis"));
   std::vector<Extent> x = shape(op.inputs[0]), index = shape(op.inputs[1]);
@@ -741,7 +741,7 @@ void OperatorWriter::recurrent(const Op& op) {
   const bool lstm = op.kind == "lstm", gru = op.kind == "gru", batch_first = op.whole("batch_first") != 0;
   const std::vector<std::int64_t> states = fixed_shape(op, op.inputs[2]);
   const std::int64_t hidden = states[1];
-  // The order of gates: PyTorch's LSTM has i f g o, ONNX's i o f g; the GRU has r z n, and z r n.
+  // The gates of an LSTM are i f g o in PyTorch and i o f g in ONNX; those of a GRU are r z n and z r n.
   const std::vector<std::size_t> order = lstm  ? std::vector<std::size_t>{0, 3, 1, 2}
                                          : gru ? std::vector<std::size_t>{1, 0, 2}
                                                : std::vector<std::size_t>{0};

@@ -11,11 +11,11 @@ namespace lockstep {
 
 struct GraphNames {
   std::vector<std::string> inputs, outputs;
-  std::vector<int> batch_axes;  // of the inputs; -1: it has none
+  std::vector<int> batch_axes;  // of each input; -1: it has none
 };
 
-// Writes inputs, weights, nodes, and outputs. `weight` returns the elements of a value that is a weight. Throws, with
-// the operation's name and its module, where ONNX has no operator.
+// Writes inputs, weights, nodes, and outputs. `weight` returns the elements of a value that is a weight. Throws an
+// error that names the operation and its module if ONNX has no operator for it.
 void write_graph(OnnxFile& file, const TracedGraph& graph, const GraphNames& names,
                  const std::function<std::string(int value)>& weight);
 

@@ -10,7 +10,7 @@ namespace {
 
 std::string in_module(const std::string& path) { return path.empty() ? "" : fmt::format(" in module '{}'", path); }
 
-// They give the elements that they take: on another device, or in another order of memory.
+// Whether an operation returns the elements of its input, on another device or in another order of memory.
 bool only_moves(std::string_view name) {
   return name == "to" || name == "pin" || name == "replicate" || name == "reorder" || name == "clone";
 }
@@ -67,7 +67,7 @@ int PassRecord::add(const Tensor& x, PassValue value) {
 
 int PassRecord::find(const Tensor& x) const {
   if (const auto known = numbers_.find(x.operator->()); known != numbers_.end()) return known->second;
-  // Another handle of a weight.
+  // It may be another handle of a weight.
   const auto weight = x->parts.empty() ? weights_.end() : weights_.find(x->parts[0].storage().get());
   const bool all = weight != weights_.end() && values_[static_cast<std::size_t>(weight->second)].shape == x.shape();
   return all ? weight->second : -1;

@@ -1,4 +1,4 @@
-// Internal: the operations of one forward pass as a list: each names what it takes and gives by number.
+// Internal: the operations of one forward pass as a list. Each has the indices of its inputs and outputs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PassValue {
   std::string name;         // of a weight
   std::string bytes;        // of a constant, in plain order
   bool from_input = false;  // its elements may depend on those of the inputs
-  // Why no operation leads to it, if so: a Function of the program that computes by other means.
+  // The Function of the program that computed it by other means than operations; empty if there is none.
   std::string unknown;
 };
 
@@ -41,13 +41,13 @@ struct PassOperation {
 // A tensor's elements in plain order.
 std::string bytes_of(const Tensor& x);
 
-// Records what this thread describes while it lives. Knows the model's parameters and buffers by their names.
+// Records the operations of this thread while it lives. Knows the model's parameters and buffers by their names.
 class PassRecord : public ForwardTrace {
  public:
   PassRecord(Module& model, std::span<const Tensor> inputs);
 
-  // The number of a tensor that the pass has made, or a new constant. Throws if the tensor was made in a way that is
-  // not known; `user` names what takes it.
+  // Returns the index of a value. A tensor that the pass has not made becomes a new constant. Throws if a Function
+  // computed the tensor (see PassValue::unknown); `user` names the operation that takes it.
   int number_of(const Tensor& x, std::string_view user);
   const std::vector<PassValue>& values() const { return values_; }
   const Tensor& tensor(int value) const { return tensors_[static_cast<std::size_t>(value)]; }
@@ -74,7 +74,7 @@ class PassRecord : public ForwardTrace {
   std::map<const void*, std::string> paths_;  // by module
   std::vector<const void*> modules_;
   std::vector<Tensor> tensors_;  // by value
-  std::vector<Tensor> handles_;  // other ones, so that no address is used twice
+  std::vector<Tensor> handles_;  // other handles, kept so that no address is used twice
 };
 
 }  // namespace lockstep

@@ -60,7 +60,7 @@ class Merger {
           lockstep::name(a.dtype), b.shape, lockstep::name(b.dtype), kDepends);
     for (int i = 0; i < a.shape.dim(); ++i) value.shape.push_back(merged(a.shape[i], b.shape[i]));
     if (a.source != ValueSource::constant || (a.shape == b.shape && a.bytes == b.bytes)) return value;
-    // Such as a state of zeros for each sample.
+    // Accepts a constant that one element fills, such as a state of zeros for each sample.
     const std::size_t size = item_size(a.dtype);
     value.bytes = a.bytes.substr(0, size);
     const auto filled = [&](const std::string& bytes) {

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-// A number that may follow from the batch: `value` in the first pass, and `second`, if it differs, in the second one.
-// `factor` times the batch size, or fixed if that is 0. `odd`: it follows from the batch in another way.
+// A number that may follow from the batch size: `value` in the first pass, and `second`, if it differs, in the second.
+// It is `factor` times the batch size or, if `factor` is 0, fixed. `odd`: it follows in another way.
 struct Extent {
   std::int64_t value = 0;
   std::int64_t factor = 0;
@@ -36,12 +36,12 @@ struct GraphValue {
 
 struct GraphOperation {
   std::string name, kind, module;
-  std::vector<int> inputs, outputs;  // numbers of values; -1: omitted
+  std::vector<int> inputs, outputs;  // indices of values; -1: omitted
   std::vector<std::pair<std::string_view, std::variant<Extent, Scalar, std::vector<Extent>>>> attributes;
 
   std::string where() const;  // for messages
 
-  // Throw if the operation has no such attribute, or if it follows from the batch.
+  // Throw if the operation has no such attribute; whole() and numbers() also if it follows from the batch.
   std::int64_t whole(std::string_view attribute) const;
   double real(std::string_view attribute) const;
   const Scalar& scalar(std::string_view attribute) const;
@@ -59,14 +59,14 @@ struct TracedGraph {
   std::vector<int> inputs, outputs;
 };
 
-// `outputs`: numbers of values of the first pass, and of the second. Of equal batches, no extent may differ.
+// A pass, and the indices of its outputs. If both passes have the same batch size, no extent may differ.
 struct TracedPass {
   const PassRecord& record;
   std::vector<int> outputs;
   std::int64_t batch;
 };
 
-// Throws, with the operation's name and module, if the passes differ otherwise than by the batch.
+// Throws an error that names the operation and its module if the passes differ otherwise than by the batch.
 TracedGraph graph_of_passes(const TracedPass& first, const TracedPass& second);
 
 }  // namespace lockstep

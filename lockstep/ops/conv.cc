@@ -18,14 +18,14 @@ Array empty_preferred(const Shape& shape, DType dtype, Device device) {
   return empty(shape, dtype, device, layout);
 }
 
-// Weights and biases are f32 beside half types.
+// With an input of a half type, weights and biases are f32.
 void check_weight_type(std::string_view what, std::string_view which, DType x, const Array& w) {
   const DType expected = x == DType::f64 ? DType::f64 : DType::f32;
   check(w.dtype() == expected, "{}: input is {}, {} is {}, expected {}", what, name(x), which, name(w.dtype()),
         name(expected));
 }
 
-// Kernels read weights in plain order. The weight may be a result of another convolution, in that one's layout.
+// Kernels read weights in plain order. A weight that another convolution computed may have that convolution's layout.
 Array plain_weight(const Array& w) { return to_layout(w, Layout::plain); }
 
 }  // namespace

@@ -110,16 +110,16 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   Task task;
   task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
   task.reads.push_back(x.resource());
-  // y is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
+  // If y is a part of its storage, the rest keeps its data, so the task also counts as a reader.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
   UpdateScope::join(task);
-  // An update that is left out leaves the old data.
+  // An update that is skipped leaves the old data, so the task also counts as a reader.
   if (task.updates) task.reads.push_back(y.resource());
   if (recorder) recorder->writes(y);
   task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;
-  // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
-  // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
+  // The resource protects device memory; host memory has to be held. Between devices, the block of x must go only to
+  // users that wait for this task: both devices belong to one engine, so it does.
   const auto held = [](const Array& t) { return t.device().is_host() ? t.storage() : t.storage()->host; };
   task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward, held_x = held(x),
               held_y = held(y)](const TaskContext& c) {

@@ -28,7 +28,7 @@ struct Operands {
   }
 };
 
-// The same memory as elements of another type of their size. Kernels take truth values as bytes, 0 and 1.
+// The same memory with another type of the same size. Kernels take bools as u8, 0 and 1.
 Array retyped(const Array& x, DType dtype) {
   View view = x.view();
   view.dtype = dtype;
@@ -90,7 +90,7 @@ Array compare(CompareOp op, const Array& a, const Array& b, std::string_view wha
 
 namespace {
 
-// What comparing whole numbers with a number amounts to: comparing them with a whole one of their type, or `always`.
+// A comparison with a number, for whole numbers: a comparison with a `bound` of their type, or a constant, `always`.
 struct WholeComparison {
   CompareOp op;
   std::int64_t bound = 0;
@@ -109,7 +109,7 @@ WholeComparison whole_comparison(CompareOp op, const Scalar& scalar, bool exchan
   const auto number = scalar.to<double>();
   if (std::isnan(number)) return {op, 0, op == CompareOp::ne};
   const double least = static_cast<double>(std::numeric_limits<T>::min());
-  const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);  // the largest number and 1
+  const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);  // the largest number plus 1
   if (equality) {
     const bool holds = number == std::trunc(number) && number >= least && number < beyond;
     return holds ? WholeComparison{op, static_cast<std::int64_t>(number)} : WholeComparison{op, 0, op == CompareOp::ne};
@@ -162,7 +162,7 @@ Array integer_affine(const Array& x, const Scalar& scale, const Scalar& shift) {
           "affine: {} with the number {}, expected a whole one: cast() the tensor to a floating type",
           lockstep::name(x.dtype()), number);
   }
-  // Bytes count modulo 256.
+  // u8 counts modulo 256.
   const auto element = [&](const Scalar& number) {
     const auto whole = number.to<std::int64_t>();
     return scalar_like(x, x.dtype() == DType::u8 ? Scalar(static_cast<std::uint8_t>(whole)) : Scalar(whole));

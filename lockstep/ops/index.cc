@@ -28,7 +28,7 @@ struct Indexed {
     const Shape rest = with_extent(numbers.shape(), axis, 1);
     shape = broadcast_shape(what, with_extent(source.shape(), axis, 1), rest);
     x = around_axis(expand(source, with_extent(shape, axis, source.size(axis))), axis);
-    // One index for all places is read as it is.
+    // An index that is the same along all other axes need not be expanded.
     const bool one = rest.numel() == 1;
     index = around_axis(one ? numbers : expand(numbers, with_extent(shape, axis, numbers.size(axis))), axis);
   }

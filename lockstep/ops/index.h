@@ -10,8 +10,8 @@ namespace lockstep::ops {
 Array take_along_axis(const Array& x, const Array& index, int axis);
 // Zeros of `extent` along the axis to which x[.., i, ..] is added at index[.., i, ..], in the order of i.
 Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t extent);
-// x with source[.., i, ..] at [.., index[.., i, ..], ..] along the axis; the last one of equal numbers stays. The
-// source and the index have one shape, which is x's except on the axis.
+// x with source[.., i, ..] at [.., index[.., i, ..], ..] along the axis; the last one of equal indices wins. The source
+// and the index have one shape, which is x's except on the axis.
 Array scatter(const Array& x, const Array& index, const Array& source, int axis);
 
 }  // namespace lockstep::ops

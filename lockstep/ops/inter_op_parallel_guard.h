@@ -7,10 +7,10 @@
 //     for (const Tensor& x : matrices) y.push_back(matmul(x, x));  // on all cores at once
 //   }
 //
-// A device of c cores has c compute lanes, or floor(c / T) of T threads with T = RuntimeOptions::threads_per_shard.
+// A device of c cores has c compute lanes, or floor(c / T) lanes of T threads (T is RuntimeOptions::threads_per_shard).
 // Without a guard, shard s runs on lane s modulo the number of lanes, and all operations on whole tensors run on the
-// first lane. With a guard, the engine chooses the lane of each task: behind the task whose result it reads, if that
-// task is the last one of its lane, otherwise the lane with the fewest unfinished tasks. Independent operations
+// first lane. With a guard, the engine chooses the lane of each task: the lane of the task whose result it reads, if
+// that task is the last one of its lane, otherwise the lane with the fewest unfinished tasks. Independent operations
 // therefore run side by side, and a chain stays on one core.
 //
 // The bits are the same with and without a guard: every lane computes the same, and on any lane a task waits for what
@@ -34,7 +34,7 @@ class InterOpParallelGuard {
   InterOpParallelGuard(const InterOpParallelGuard&) = delete;
   InterOpParallelGuard& operator=(const InterOpParallelGuard&) = delete;
 
-  // Whether this thread has one.
+  // Whether this thread has a guard.
   static bool active();
 
  private:

@@ -1,4 +1,4 @@
-// Internal: batches that consist of several smaller ones.
+// Internal: batches that consist of several smaller batches.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace lockstep::ops {
 
 // Within a scope, axis 0 of the arrays has the samples of `calls` equal batches, one after the other. Operations choose
-// their algorithm as for one of these, so that each has the bits that it has alone.
+// their algorithm as for one of these batches, so that each batch gets the bits that it gets alone.
 class JoinedScope {
  public:
   explicit JoinedScope(std::int64_t calls);

@@ -146,7 +146,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
     t.storage()->check_writable();
     hold(t);
     task.writes.push_back(t.resource());
-    // The array is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
+    // If the array is a part of its storage, the rest keeps its data, so the task also counts as a reader.
     if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
   }
   task.updates = options.updates;

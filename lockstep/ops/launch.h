@@ -17,8 +17,8 @@
 
 namespace lockstep::ops {
 
-// Within a scope, new arrays belong to `shard` and tasks run on its lane. Autograd opens one around each operation
-// from its inputs' shard; code that calls ops directly gets shard 0's lane.
+// Within a scope, new arrays belong to `shard` and tasks run on its lane. Autograd opens a scope around each operation,
+// for its inputs' shard; code that calls ops directly gets shard 0's lane.
 class ShardScope {
  public:
   explicit ShardScope(int shard);
@@ -32,7 +32,7 @@ class ShardScope {
 };
 
 // Within a scope, this thread runs the tasks of a CPU device itself, each as it is described, instead of handing them
-// to the device's lanes. A prediction for a small input takes less time than to wake a lane and to be woken again. What
+// to the device's lanes. A prediction for a small input takes less time than waking a lane and being woken by it. What
 // the tasks write belongs to this thread until the scope ends, and nobody may change what they read; see
 // Engine::run_here.
 class CallerScope {
@@ -51,8 +51,7 @@ class CallerScope {
 
 // Within a scope, tasks update lasting data, such as an optimizer's weights and states, as one step: either all of them
 // run or none. They are skipped if any of `needed` has failed, although they do not read it; what they would have
-// updated then keeps its value (Task::updates). The first of them takes `done`, if there is one,
-// and writes it.
+// updated then keeps its value (Task::updates). The first task also writes `done`, if there is one, and resets it.
 class UpdateScope {
  public:
   explicit UpdateScope(std::span<const Resource> needed, Resource* done = nullptr);
@@ -68,8 +67,8 @@ class UpdateScope {
   Resource* done_;
 };
 
-// The compute lane for a task whose reads and writes are known: the current shard's, or with an
-// InterOpParallelGuard the best.
+// The compute lane for a task whose reads and writes are known: the lane of the current shard or, with an
+// InterOpParallelGuard, the lane that the engine chooses.
 LaneId compute_lane(const DeviceState& device, const Task& task);
 
 // An uninitialized array, also in host memory. Throws for a layout that does not fit the shape.
@@ -79,7 +78,7 @@ Array empty_like(const Array& x);
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device);
 
 struct LaunchOptions {
-  // Runs here instead of a compute lane.
+  // Runs on this lane instead of a compute lane.
   std::optional<LaneId> lane{};
   // Inputs may lie in other devices' memory, as long as this device can read it.
   bool foreign_reads = false;
@@ -87,7 +86,7 @@ struct LaunchOptions {
   bool updates = false;
 };
 
-// An array that a task reads or writes, in a list that copies none.
+// A reference to an array that a task reads or writes, so that a list of operands copies no array.
 class Operand {
  public:
   Operand(const Array& array) : array_(array) {}    // NOLINT(google-explicit-constructor)
@@ -106,10 +105,10 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
 // Pushes a task of the device, or runs it in a CallerScope.
 void push_task(DeviceState& device, Task&& task);
 
-// Call it when the task that writes the array has been pushed.
+// Counts a write to the array. Call it after the task that writes the array has been pushed.
 void count_write(const Array& t);
 
-// Tells this thread's observer. The first returns it, so that an operation without one looks once.
+// Tell this thread's observer. tell_launching() returns it, or null, so that a launch looks it up only once.
 template <typename A>
 LaunchObserver* tell_launching(std::string_view name, std::span<const A> reads, std::span<const A> writes);
 template <typename A>
@@ -166,7 +165,7 @@ void launch(std::string_view name, std::initializer_list<Operand> reads, std::in
 
 // Checks that an input is defined: `add: an input is undefined`.
 void check_defined(std::string_view what, const Array& t);
-// Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
+// Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same shape and type`.
 void check_same(std::string_view what, const Array& a, const Array& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.
 void check_dim(std::string_view what, std::string_view which, const Array& t, int dims, std::string_view axes);

@@ -8,8 +8,8 @@
 
 namespace lockstep::ops {
 
-// While it lives, this thread's operations report to it. One at a time. It may launch operations of its own, which are
-// not reported: they read arrays where the observed operation is in the order of tasks.
+// While it lives, this thread's operations report to it, unless an inner observer hides it. Under an ObserverPause, it
+// may launch operations of its own, which read arrays as they are at that point in the order of tasks.
 class LaunchObserver {
  public:
   LaunchObserver();
@@ -27,7 +27,7 @@ class LaunchObserver {
   LaunchObserver* previous_;
 };
 
-// What an observer launches itself.
+// While it lives, operations of this thread are not reported: for operations that an observer launches itself.
 class ObserverPause {
  public:
   ObserverPause();

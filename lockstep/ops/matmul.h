@@ -10,9 +10,9 @@ namespace lockstep::ops {
 
 struct MatmulOutput {
   MatmulOptions options{};
-  // The type of the result; a's without it.
+  // The type of the result; by default, that of a.
   std::optional<DType> dtype{};
-  // Memory for the result, plain; undefined: new.
+  // Plain memory for the result; if undefined, it is allocated.
   Array into{};
 };
 

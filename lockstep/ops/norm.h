@@ -17,8 +17,8 @@ struct BatchStats {
 };
 
 BatchStats batch_norm_stats(const Array& x);
-// Merged in the shards' tree; parts[s] is shard s's, undefined where the shard is missing. Parts may lie on other
-// devices of one memory domain. Runs on `device`, on its urgent lane if `urgent`.
+// Merges statistics in the shards' tree; parts[s] is from shard s, undefined where the shard is missing. Parts may lie
+// on other devices of one memory domain. Runs on `device`, on its urgent lane if `urgent`.
 BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, bool urgent);
 
 struct BatchNormApply {
@@ -44,7 +44,7 @@ struct BatchNormGrads {
 BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const Array& y, const BatchStats& stats,
                                         double eps, const Array& gamma, const BatchNormSums& sums, bool with_residual);
 
-// Moves the running statistics toward those of a batch and counts the batch, on the urgent lane.
+// Moves the running statistics toward the statistics of a batch and counts the batch, on the urgent lane.
 void batch_norm_commit(const BatchStats& stats, double momentum, const Array& running_mean, const Array& running_var,
                        const Array& batches);
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::ops {
 
-// What a task of updates reads and writes.
+// The arrays and views of a task of updates.
 struct UpdateOperands {
   std::vector<Array> reads, writes;
   std::vector<std::vector<Update<View>>> updates;  // of each group
@@ -20,9 +20,9 @@ struct UpdateOperands {
 UpdateOperands update_operands(std::string_view what, std::span<const Update<Array>> updates, std::size_t groups,
                                const Array& scale, const Array& rates);
 
-// One task for all updates by rules[update.group]. A gradient may lie on another device of the memory domain. `scale`
-// is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [rules] on the device: it
-// replaces the rules' learning rates.
+// Pushes one task that applies rules[update.group] to every update. A gradient may lie on another device of the memory
+// domain. `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [rules] on the
+// device: it replaces the rules' learning rates.
 template <typename Rule>
 void update_(std::span<const Update<Array>> updates, std::vector<Rule> rules, const Array& scale,
              const Array& rates = {}) {

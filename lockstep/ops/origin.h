@@ -6,15 +6,15 @@
 namespace lockstep::ops {
 
 struct Origin {
-  // Gradient trees, copies between ranks, and updates have no direction: they depend on the layout.
+  // `none` is for gradient trees, copies between ranks, and updates, because they depend on the layout.
   enum class Direction : std::uint8_t { none, forward, backward };
-  // The module whose forward() describes the operation, or described the one that is differentiated. It is an address
-  // to compare, which may be of a module that is gone.
+  // The module whose forward() describes the operation, or described the operation that is differentiated. It is only
+  // an address to compare; the module may be gone.
   const void* module = nullptr;
   Direction direction = Direction::none;
 };
 
-// Operations of this thread have this origin while the scope lives.
+// Gives operations of this thread this origin while the scope lives.
 class OriginScope {
  public:
   explicit OriginScope(Origin origin);

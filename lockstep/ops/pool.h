@@ -42,7 +42,7 @@ MaxPoolResult max_pool2d(const Array& x, const Pool2dOptions& options);
 
 // [N, C, H, W] -> [N, C, 1, 1]
 Array global_avg_pool2d(const Array& x);
-// `layout` is that of the input whose gradient this is.
+// `layout` is the layout of the input whose gradient this is.
 Array global_avg_pool2d_backward(const Array& dy, const Shape& x_shape, Layout layout);
 
 }  // namespace lockstep::ops

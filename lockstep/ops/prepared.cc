@@ -11,15 +11,15 @@
 namespace lockstep::ops {
 namespace {
 
-// Results kept for one storage. A weight has a few: for the passes of a convolution, for each type, for the slices that
-// are used apart, such as those of queries, keys, and values. Further slices get none: if they took the places of
-// others, slices used in turn would all be prepared each time.
+// Maximum number of results that are kept for one storage. A weight has a few: for the passes of a convolution, for
+// each type, and for slices that are used separately, such as those of queries, keys, and values. Further slices get
+// none: if they replaced others, slices that are used in turn would all be prepared each time.
 constexpr std::size_t kMost = 8;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-// A recorded step repeats its tasks, but not the question whether the weights have changed. Host memory is used once as
-// a rule, and by any thread.
+// A recorded step repeats its tasks, but not the check whether the weights have changed. Host memory is usually used
+// only once, and by any thread.
 bool can_share(const Array& w) {
   return w.shard() == -1 && !w.device().is_host() && !w.storage()->host && !StepRecorder::current();
 }
@@ -28,8 +28,8 @@ std::int64_t offset(const Array& w) {
   return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
 }
 
-// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Undefined if no place is
-// left, and, if `patient`, at the first call after each update.
+// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Returns an undefined array if
+// there is no room, and, if `patient`, at the first call after each update.
 template <typename Prepare>
 Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size, bool patient, const Prepare& prepare) {
   Storage& storage = *w.storage();
@@ -38,18 +38,18 @@ Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size,
   const std::uint64_t version = storage.version.load(std::memory_order_acquire);
   auto found = std::ranges::find(results, key, &PreparedWeights::Result::key);
   if (found == results.end()) {
-    // Makes room: what an update has made useless, and nobody has asked for since.
+    // Makes room: drops results that an update has made obsolete and that nobody has asked for since.
     const auto old = [&](const PreparedWeights::Result& r) { return r.version != version && r.asked != version; };
     if (results.size() >= kMost) std::erase_if(results, old);
     if (results.size() >= kMost) return {};
     found = results.insert(results.end(), {.key = key, .version = kNever, .asked = kNever});
   }
   if (std::exchange(found->asked, version) != version && patient) return {};
-  // Memory of the same kind as the weights': it lives as long as they do.
+  // The memory is of the same kind as that of the weights, because it lives as long as they do.
   if (!found->storage) found->storage = empty({size}, DType::f32, w.device()).storage();
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;
-  const OriginScope of_machine({});  // the order is the instruction set's
+  const OriginScope of_machine({});  // the order depends on the instruction set
   launch("prepare weights", {w}, {prepared},
          [prepare, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) { prepare(b, c, w, out); });
   found->version = version;
@@ -58,7 +58,7 @@ Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size,
 
 }  // namespace
 
-// No other class is an extension.
+// No other class is derived from Storage::Extension.
 PreparedWeights& PreparedWeights::of(Storage& storage) {
   if (!storage.extension) storage.extension = std::make_unique<PreparedWeights>();
   return static_cast<PreparedWeights&>(*storage.extension);
@@ -69,7 +69,7 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
   const std::int64_t size =
       state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
   if (size == 0) return {};
-  // The order depends on the algorithm, which the size tells, and not on the size of the images.
+  // The order depends on the algorithm, which the size identifies, and not on the size of the images.
   const PreparedWeights::Key key{size,
                                  static_cast<std::int64_t>(pass),
                                  static_cast<std::int64_t>(dtype),

@@ -14,13 +14,13 @@
 
 namespace lockstep::ops {
 
-// What is prepared of one storage. The storage's mutex protects it.
+// The prepared weights of one storage. The storage's mutex protects it.
 struct PreparedWeights : Storage::Extension {
-  // The kind of result, and the part of the memory.
+  // Identifies the kind of result and the part of the memory.
   using Key = std::array<std::int64_t, 9>;
   struct Result {
     Key key;
-    std::uint64_t version;             // of the weights then
+    std::uint64_t version;             // of the weights when they were prepared
     std::uint64_t asked;               // the weights' version at the last request
     std::shared_ptr<Storage> storage;  // null until computed
   };
@@ -30,7 +30,7 @@ struct PreparedWeights : Storage::Extension {
 };
 
 // Both functions push a task if w has changed since the last call. They return an undefined array if there is nothing
-// to prepare, if w is no parameter: it belongs to a shard, or if too many slices of one parameter are in use.
+// to prepare, if w belongs to a shard or is in host memory, while a step is recorded, or if too many slices of w exist.
 
 // The result of kernels::PrepareConv for w in convolutions of inputs [N, C, H, W] of `dtype`.
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype);

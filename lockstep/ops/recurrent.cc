@@ -6,7 +6,7 @@
 namespace lockstep::ops {
 namespace {
 
-// Part i of a view whose first axis has the gates.
+// Gate i, or `count` gates from i on, of a view whose first axis has the gates.
 View gate(const View& all, std::int64_t i, std::int64_t count = 1) {
   View part = all;
   const std::int64_t rows = all.shape[1], hidden = all.shape[2];
@@ -40,7 +40,7 @@ CellInputs cell_inputs(std::string_view what, std::int64_t gates, const Array& f
   return {to_layout(from_x, Layout::plain), to_layout(from_h, Layout::plain), to_layout(state, Layout::plain)};
 }
 
-// Memory for as many gates of a state, one after the other.
+// Memory for `gates` gates of a state, one after the other.
 Array by_part(std::int64_t gates, const Array& state) {
   return empty({gates, state.size(0), state.size(1)}, state.dtype(), state.device());
 }

@@ -21,7 +21,7 @@ struct LstmCellGrads {
   Array c;
 };
 
-// `c` is the state before the step. dh or dc, of the results, may be undefined: there is none.
+// `c` is the state before the step. One of dh and dc, the gradients of the results, may be undefined.
 LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, const Array& c, const Array& dh,
                                  const Array& dc);
 

@@ -40,7 +40,7 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   return y;
 }
 
-// The defined leaves, joined one after the other.
+// Joins the defined leaves by `op`, one after the other.
 Array fold_of(std::span<const Array> leaves, Device device, BinaryOp op) {
   Array all;
   for (const Array& leaf : leaves) {
@@ -88,7 +88,7 @@ Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneI
   check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type or i64", *first);
   // Kernels sum f32 and f64, in the order of memory.
   const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
-  // Most sums are of two.
+  // Most sums have two leaves.
   SmallVector<View, 2> views;
   SmallVector<Array, 2> reads;
   for (const Array& leaf : leaves) {

@@ -1,4 +1,4 @@
-// Internal: sums, largest elements, and orders, of floating types and i64. The order of sums depends on shapes alone.
+// Internal: sums, maxima, and sorting, for floating types and i64. The order of sums depends on shapes alone.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@ namespace lockstep::ops {
 
 // The sum of x over the axes along which broadcasting `shape` to x's shape would repeat elements.
 Array sum_to(const Array& x, const Shape& shape);
-// The largest element of x over the same axes; NaN where there is one.
+// The largest element of x over the same axes; NaN if any of them is NaN.
 Array max_to(const Array& x, const Shape& shape);
-// Sums of the first 1, 2, ... elements along an axis; with `reverse`, of the last ones.
+// Sums of the first 1, 2, ... elements along an axis; with `reverse`, of the last 1, 2, ... elements.
 Array cumsum(const Array& x, int axis, bool reverse = false);
 // The index of the largest element of each row: [n, k] -> i64 [n].
 Array argmax(const Array& x);
-// The indices of each row's elements in order, equal ones as they are: [n, k] -> i64 [n, k]. NaN counts as the largest.
+// The indices that sort each row; equal elements keep their order: [n, k] -> i64 [n, k]. NaN counts as the largest.
 Array argsort(const Array& x, bool descending);
-// The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
-// domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
+// The sum of all defined leaves in the shards' tree: leaf i is shard i's. The result is on `device`; leaves may lie on
+// other devices of its memory domain. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
 // rounded once. i64 is exact.
 //
-// `lane`: runs there instead of on a compute lane, so that later work on the compute lane does not wait for leaves of
-// other devices and processes.
+// `lane`: the lane to run on instead of a compute lane, so that later work on the compute lane does not wait for leaves
+// of other devices and processes.
 Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane = {});
 // The largest of all defined leaves, element by element, on `device`. Undefined if no leaf is defined.
 Array max_of(std::span<const Array> leaves, Device device);

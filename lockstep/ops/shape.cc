@@ -25,7 +25,7 @@ Strides strides_of(const Shape& shape) {
   return strides;
 }
 
-// y gets `copy` of x. If it does not get all of its elements, the others stay.
+// Runs `copy` from x to y. If it does not write all elements of y, the others stay, so the task reads y, too.
 void copy_strided(std::string_view what, const StridedCopy& copy, const Array& x, const Array& y) {
   const auto kernel = kernels::CopyStrided{copy, x.view(), y.view()};
   copy.extent.numel() == y.numel() ? launch(what, {x}, {y}, kernel) : launch(what, {x, y}, {y}, kernel);
@@ -141,14 +141,14 @@ void write_slices_(const Array& x, const Array& y, std::span<const SliceRange> r
   for (std::size_t axis = 0; axis < ranges.size(); ++axis) {
     copy.extent[static_cast<int>(axis)] = ranges[axis].count;
     copy.to_first += ranges[axis].start * copy.to[axis];
-    // The stride of one place is never used; that of a large step may not fit.
+    // The stride of a single element is never used, and with a large step, it might not fit.
     copy.to[axis] = ranges[axis].count > 1 ? copy.to[axis] * ranges[axis].step : 0;
   }
   copy.from = strides_of(copy.extent);
   check(x.numel() == copy.extent.numel() && x.dtype() == y.dtype() && y.layout() == Layout::plain,
         "write_slices_: {} for {} places of {}, expected its type and as many elements, and a plain array", x,
         copy.extent, y);
-  // Reading must not see what is written.
+  // The copy must not read what it writes.
   copy_strided("write slices", copy, to_layout(x.storage() == y.storage() ? copy_of(x) : x, Layout::plain), y);
 }
 

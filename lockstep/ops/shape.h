@@ -11,27 +11,27 @@ namespace lockstep::ops {
 
 // Returns `axis` counted from 0. Throws if it is out of range; `what` names the operation in the error.
 int resolve_axis(std::string_view what, const Shape& shape, int axis);
-// x as [elements before the axis, along it, after it]: the same memory, or a copy if x is not plain.
+// x as [elements before the axis, elements along it, elements after it]: the same memory, or a copy if x is not plain.
 Array around_axis(const Array& x, int axis);
 // The shape without the axes for which the mask has a bit.
 Shape without_axes(const Shape& shape, unsigned axes);
 
 // Axis i of the result is axis axes[i] of x.
 Array permute(const Array& x, std::span<const int> axes);
-// Axis `from` becomes axis `to`; the others keep their order.
+// Axis `from` becomes axis `to`; other axes keep their order.
 Array move_axis(const Array& x, int from, int to);
 // x broadcast to `shape`, as in NumPy.
 Array expand(const Array& x, const Shape& shape);
 // `count` elements of the axis from `start` on, `step` apart. Shares x's memory if they are contiguous.
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
-// The places of a slice start:end:step along an axis of extent `size`, as in Python.
+// The indices that a slice start:end:step selects along an axis of extent `size`, as in Python.
 struct SliceRange {
   std::int64_t start = 0, count = 0, step = 1;
 };
 SliceRange resolve_slice(std::int64_t size, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
                          std::int64_t step);
-// Writes x to the places of y that have, along each axis, one of ranges[axis]. y is plain; x has y's type, and its
-// elements, in plain order, are those of the places.
+// Writes x to the elements of y whose index along each axis is in ranges[axis]. y is plain; x has y's type and, in
+// plain order, one element for each of them.
 void write_slices_(const Array& x, const Array& y, std::span<const SliceRange> ranges);
 // x in the reverse order along the axes for which the mask has a bit.
 Array flip(const Array& x, unsigned axes);

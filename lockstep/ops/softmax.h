@@ -1,4 +1,4 @@
-// Internal: softmax and the losses. Losses are means over the samples of one shard: scalars of shape [1].
+// Internal: softmax and losses. For the samples of a shard, mse() returns the mean [1], cross_entropy() sums [3].
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace lockstep::ops {
 
-// Over the last axis.
+// Softmax over the last axis.
 Array softmax(const Array& x);
 Array softmax_backward(const Array& y, const Array& dy);
 Array log_softmax(const Array& x);

@@ -1,4 +1,4 @@
-// Adadelta, which needs no learning rate: updates are as large as those before.
+// Adadelta, which needs no learning rate: the sizes of earlier updates set the size of the next update.
 //
 //   Adadelta adadelta(net.parameters(), {});
 //   loss.backward();

@@ -10,7 +10,7 @@ namespace {
 
 struct AdamParts {
   using Options = AdamOptions;
-  // decoupled_weight_decay is the rule's name: it stays.
+  // Without decoupled_weight_decay, which decides the rule's name and so cannot change.
   static void each(auto& o, const auto& f) {
     f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps), f("amsgrad", o.amsgrad);
   }

@@ -33,7 +33,7 @@ class Adam : public Optimizer {
   Rule rule() const override;
 };
 
-// The defaults are PyTorch's: unlike Adam, AdamW decays weights unless told otherwise.
+// The defaults are PyTorch's: unlike Adam, AdamW decays weights by default.
 struct AdamWOptions {
   Rate lr = 1e-3;
   double beta1 = 0.9;

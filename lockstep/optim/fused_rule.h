@@ -1,5 +1,5 @@
-// Internal: a rule of the library's own optimizers and its options. Its kernel updates all parameters of a lane in one
-// task.
+// Internal: the update rule of one of the library's own optimizers, and its options. The rule's kernel updates all
+// parameters of a lane in one task.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ class FusedRule {
  public:
   virtual ~FusedRule() = default;
 
-  // Those that groups may have of their own, without lr and weight_decay.
+  // Returns the options that a group may override, without lr and weight_decay.
   virtual OptimizerOptions options() const = 0;
-  // The rule with other values of some options. Throws for names that it does not have, and for values that do not fit.
+  // Returns the rule with other values of some options. Throws for unknown names and for values that are out of range.
   virtual std::shared_ptr<const FusedRule> with(const OptimizerOptions& changed) const = 0;
 
-  // All states that the rule may have, in the kernel's order, and whether it uses them with its options.
+  // The states that the rule may have, in the kernel's order, and whether it uses them with its present options.
   struct State {
     std::string name;
     bool used = true;
   };
   virtual std::vector<State> states() const = 0;
-  // Whether it needs the number of each parameter's own steps, with its options, or with others.
+  // Return whether the rule needs each parameter's own step count, with its present options or with any options.
   virtual bool counts_steps() const = 0;
   virtual bool may_count_steps() const = 0;
 
@@ -48,9 +48,9 @@ class FusedRule {
 // R describes a rule:
 //   using Options = ...;                            of the optimizer's constructor
 //   static void each(auto& options, const auto& f); calls f(name, member) for each option but lr and weight_decay
-//   static void check(const Options&);              throws for values that do not fit
+//   static void check(const Options&);              throws for values that are out of range
 //   static std::vector<FusedRule::State> states(const Options&);
-//   static std::variant<...> kernel(const Options&); its rules of backend/update_rules.h
+//   static std::variant<...> kernel(const Options&); one of its rules in backend/update_rules.h
 template <typename R>
 class FusedRuleOf final : public FusedRule {
  public:
@@ -94,10 +94,10 @@ class FusedRuleOf final : public FusedRule {
     }(&kernel_);
   }
 
-  const Options all;  // of which lr and weight_decay are not used
+  const Options all;  // lr and weight_decay are not used
 
  private:
-  // The updates of the groups that have this kernel, in one task.
+  // Updates the parameters of the groups that have this kernel, in one task.
   template <typename Rule>
   static void update_by(std::span<const Update<Array>> updates, std::span<const Group> groups, const Array& scale,
                         const Array& rates) {
@@ -125,7 +125,7 @@ std::shared_ptr<const FusedRule> fused_rule(const typename R::Options& options) 
   return std::make_shared<FusedRuleOf<R>>(options);
 }
 
-// The options of a rule that fused_rule<R>() made.
+// Returns the options of a rule that fused_rule<R>() made.
 template <typename R>
 const typename R::Options& options_of(const FusedRule& rule) {
   return static_cast<const FusedRuleOf<R>&>(rule).all;

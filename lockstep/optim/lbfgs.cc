@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// The loss at some weights: at `length` along the direction from where a line search begins.
+// The loss at the point `length` along the direction from the start of a line search.
 struct LBFGS::Point {
   double length = 0, loss = 0;
   Tensor gradient;   // of all parameters, one after the other
@@ -21,15 +21,15 @@ struct LBFGS::Point {
 
 namespace {
 
-// Of Nocedal and Wright's conditions: the loss decreases by this share of the slope, which decreases to that share.
+// Nocedal and Wright's conditions: the loss falls by kDecrease * length * slope, and the slope to kFlatter of its size.
 constexpr double kDecrease = 1e-4, kFlatter = 0.9;
 constexpr int kMostEvaluations = 25;
-// A change of the gradient along a move below this says nothing about the curvature.
+// Below this, the product of a move and the gradient's change along it says nothing about the curvature.
 constexpr double kLeastCurvature = 1e-10;
 
 double largest_of(const Tensor& x) { return x.numel() == 0 ? 0 : amax(abs(x)).item(); }
 
-// The lowest place, between the bounds, of the cubic with these losses and slopes at two places.
+// Returns the minimum, between the bounds, of the cubic with these losses and slopes at two points.
 template <typename Point>
 double lowest_of_cubic(const Point& a, const Point& b, double least, double most) {
   const Point &left = a.length <= b.length ? a : b, &right = a.length <= b.length ? b : a;
@@ -75,7 +75,7 @@ Tensor LBFGS::flat_weights() const {
   const Device device = parameters_[0].devices().at(0);
   std::vector<Tensor> parts;
   for (const Parameter& p : parameters_) parts.push_back(flatten(p.data(p.devices().at(0)).to(device)));
-  // A copy, also of a single one.
+  // A copy, even if there is only one part.
   return clone(cat(parts));
 }
 
@@ -87,7 +87,7 @@ void LBFGS::set_weights(const Tensor& flat) const {
   }
 }
 
-// At the weights as they are.
+// Evaluates the loss and its gradient at the present weights.
 LBFGS::Point LBFGS::evaluate(const Closure& closure, State& state) {
   zero_grad();
   const Tensor loss = closure();
@@ -106,7 +106,7 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, State& state) {
   return at;
 }
 
-// At `length` along the direction from `weights`.
+// Evaluates the loss and its gradient at `length` along the direction from `weights`.
 LBFGS::Point LBFGS::evaluate(const Closure& closure, State& state, const Tensor& weights, double length) {
   const Tensor direction = state.direction;
   set_weights(weights + direction * length);
@@ -117,7 +117,7 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, State& state, const Tensor&
   return at;
 }
 
-// First doubles and more until an interval contains a good length, then narrows it.
+// First extends the step until an interval contains a good length, then narrows the interval.
 LBFGS::Point LBFGS::search(const Closure& closure, State& state, const Tensor& weights, const Point& from) {
   const auto try_length = [&](double length) { return evaluate(closure, state, weights, length); };
   const auto is_too_high = [&](const Point& p) { return p.loss > from.loss + kDecrease * p.length * from.slope; };
@@ -168,7 +168,7 @@ LBFGS::Point LBFGS::search(const Closure& closure, State& state, const Tensor& w
   return low;
 }
 
-// Minus the gradient, times an estimate of the inverse of the second derivatives.
+// Chooses minus the gradient, times an estimate of the inverse Hessian.
 void LBFGS::choose_direction(State& state, const Point& at) const {
   if (++state.directions == 1) {
     state.direction = -at.gradient;

@@ -29,7 +29,7 @@ enum class LineSearch : std::uint8_t { none, strong_wolfe };
 struct LBFGSOptions {
   double lr = 1;
   int max_iter = 20;                 // new directions in a step
-  std::optional<int> max_eval = {};  // evaluations of the loss after which a step takes no new direction; max_iter 5/4
+  std::optional<int> max_eval = {};  // loss evaluations after which a step takes no new direction; none: 5/4 max_iter
   double tolerance_grad = 1e-7;      // ends where no gradient is larger
   double tolerance_change = 1e-9;    // ends where neither a parameter nor the loss changes more
   int history_size = 100;            // changes of the gradient that are kept
@@ -38,30 +38,30 @@ struct LBFGSOptions {
 
 // torch.optim.LBFGS (Liu and Nocedal 1989). A step evaluates the loss at several weights and waits for each. Gradients
 // are sums over all shards and processes, and vectors are computed on the first device, so the weights have the same
-// bits on any number of devices; every process has to call step(). It is no Optimizer: it has one group, and no state
-// for checkpoints. A new one begins with an empty history.
+// bits on any number of devices; every process must call step(). LBFGS is not an Optimizer: it has one group, and no
+// state for checkpoints. A new LBFGS begins with an empty history.
 class LBFGS {
  public:
   // Computes the loss, one number, calls its backward(), and returns it. The gradients are cleared before.
   using Closure = std::function<Tensor()>;
 
-  // Throws for an empty list, for a parameter that is listed twice, and for options below 0.
+  // Throws for an empty list, a parameter listed twice, parameters of different types, and options out of range.
   explicit LBFGS(std::vector<Parameter> parameters, LBFGSOptions options = {});
 
   // Returns the loss before the step. Clears the gradients at the end. If the closure throws, or the loss or a gradient
   // is not a finite number, it throws, and weights and history are as before.
   Tensor step(const Closure& closure);
   void zero_grad() const;
-  // Of the loss, in all steps.
+  // Number of evaluations of the loss, in all steps that did not throw.
   std::int64_t evaluations() const { return state_.evaluations; }
 
  private:
   struct Point;
   struct State {
     std::int64_t directions = 0, evaluations = 0;
-    Tensor direction, gradient;  // of the latest direction
+    Tensor direction, gradient;  // the latest direction, and the gradient where it was chosen
     double length = 0;
-    std::vector<Tensor> changes, moves, factors;  // of the gradient and the weights, and 1 / (change move)
+    std::vector<Tensor> changes, moves, factors;  // of the gradient, of the weights, and 1 / (change * move)
     Tensor scale;
   };
   Point evaluate(const Closure& closure, State& state);

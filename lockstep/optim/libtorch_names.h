@@ -1,8 +1,8 @@
-// Names that programs for libtorch use. Those that mean the same here are the same things; each of the others is an
-// error of the compiler that says what to write.
+// Names that programs for libtorch use. A name with the same meaning here is an alias; any other name is a compile
+// error that says what to write.
 //
-// Where braces of options do not fit, as in Sgd(net.parameters(), {.learning_rate = 0.1}), compilers do not name the
-// option. With the class, Sgd(net.parameters(), SgdOptions{.learning_rate = 0.1}), they do.
+// If braces contain a wrong option, as in Sgd(net.parameters(), {.learning_rate = 0.1}), compilers do not name the
+// option. If the class is written, Sgd(net.parameters(), SgdOptions{.learning_rate = 0.1}), they do.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ namespace LOCKSTEP_API lockstep {
 inline constexpr DType kFloat32 = DType::f32, kFloat = kFloat32, kFloat64 = DType::f64, kDouble = kFloat64,
                        kFloat16 = DType::f16, kHalf = kFloat16, kBFloat16 = DType::bf16, kInt64 = DType::i64,
                        kLong = kInt64, kUInt8 = DType::u8, kByte = kUInt8, kBool = DType::boolean;
-// Where new tensors are.
+// Host memory, where new tensors are made.
 inline constexpr Device kCPU = kHost;
 
 namespace cuda {
@@ -40,7 +40,7 @@ using HuberLoss = LossFunction<huber_loss, HuberLossOptions>;
 using BCELoss = LossFunction<binary_cross_entropy, ProbabilityLossOptions>;
 using BCEWithLogitsLoss = LossFunction<binary_cross_entropy_with_logits, BinaryCrossEntropyOptions>;
 
-// False, but only where a template is used.
+// Always false, but known only when a template is used, so that its static_assert() fails only then.
 template <typename...>
 inline constexpr bool kNeverTrue = false;
 

@@ -82,7 +82,7 @@ LossScalerState LossScaler::state() const {
 }
 
 void LossScaler::check_state(const LossScalerState& state, std::int64_t growth_interval) {
-  // f32 counts no further.
+  // The count is f32, which is exact only up to 2^24.
   check(growth_interval >= 1 && growth_interval < 1 << 24, "loss scaler: a growth interval of {}, expected 1 to {}",
         growth_interval, (1 << 24) - 1);
   int exponent = 0;

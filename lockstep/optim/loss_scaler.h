@@ -42,23 +42,23 @@ struct LossScalerState {
 class LossScaler {
  public:
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
-  // On the devices of the optimizer's parameters, whose models are placed if nobody did.
+  // Uses the devices of the optimizer's parameters. Places their models if nobody did.
   explicit LossScaler(const Optimizer& optimizer, LossScalerOptions options = {});
 
-  // The loss, which is not cut over the batch, times the scale. Call it for each backward().
+  // Returns the loss times the scale. The loss must not be cut over the batch. Call it for each backward().
   Tensor scale(const Tensor& loss) const;
-  // The same without an operation: one f32 [1] for each device, as BackwardOptions::scales. Call it for each
-  // backward().
+  // Returns the scale on each device, f32 [1], for BackwardOptions::scales, which needs no operation on the loss. Call
+  // it for each backward().
   std::span<const Array> scales() const {
     used_ = true;
     return scales_;
   }
-  // The scale after all steps described so far, f32 [1]. Does not wait.
+  // Returns the scale after all steps described so far, f32 [1]. Does not wait.
   Array current() const;
 
   // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
   // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws unless scale() or scales() was
-  // called since the scale was adjusted, or the scaler made: the gradients have the former scale, or none.
+  // called since the last adjustment, because the gradients would have no scale, or the former one.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -66,7 +66,7 @@ class LossScaler {
   void set_state(const LossScalerState& state);
   // Throws where set_state() would.
   void check_state(const LossScalerState& state) const { check_state(state, growth_interval_); }
-  // Also for a growth interval that no scaler may have.
+  // Checks the growth interval, too.
   static void check_state(const LossScalerState& state, std::int64_t growth_interval);
 
  private:

@@ -28,9 +28,9 @@
 namespace lockstep {
 namespace {
 
-// Begins the entry with a parameter's number of steps: "step.fc.weight". Entries of states begin with state_names.
+// Prefix of a parameter's step count: "step.fc.weight". The prefix of a parameter's state is the state's name.
 constexpr std::string_view kSteps = "step.";
-// Entries of the whole optimizer. They have no point, unlike those of parameters.
+// Entries of the whole optimizer. They have no dot, unlike those of parameters.
 constexpr std::string_view kAllSteps = "steps";
 constexpr std::string_view kRates = "learning_rates";
 // The first entries of "learning_rates", before those of the groups: the optimizer's initial, base, and current rate.
@@ -65,7 +65,7 @@ ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::str
   groups.emplace_back();
   for (const Parameter& p : net.parameters()) {
     std::size_t i = 0;
-    // One that modules share may have several names.
+    // A parameter that modules share may have several names.
     const auto has = [&](const std::string& prefix) {
       return std::ranges::any_of(named, [&](const auto& n) { return n.second == p && n.first.starts_with(prefix); });
     };
@@ -194,7 +194,7 @@ void Optimizer::set_scheduled_learning_rate(double lr) {
   scale_rates(lr);
 }
 
-// A function of the number of steps, so that a loaded optimizer goes on with the same rates.
+// The rate is a function of the number of steps, so that a loaded optimizer goes on with the same rates.
 void Optimizer::follow_schedule() {
   if (schedule_) scale_rates(scheduled_lr(*schedule_, steps_));
 }
@@ -234,7 +234,7 @@ void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given
     if (given[0]) set_learning_rate(*given[0]);
     return;
   }
-  // A rate of 0 has no ratio to others.
+  // No rate has a ratio to a rate of 0.
   const double largest = std::ranges::max(given).value_or(0);
   if (rate_beside_groups() == 0 && largest > 0) {
     initial_learning_rate_ = base_learning_rate_ = learning_rate_ = largest;
@@ -244,7 +244,7 @@ void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given
     if (!given[g]) continue;
     if (rate_beside_groups() > 0) {
       set_learning_rate(g, *given[g]);
-    } else {  // 0, which has a ratio to all others
+    } else {  // the given rate is 0, and its ratio to any rate is 0
       groups_[g].own_lr = groups_[g].lr = 0;
       has_own_options_ = true;
     }
@@ -338,7 +338,7 @@ std::string Optimizer::describe_groups() const {
   return text;
 }
 
-// Gradients are summed on one device each, spread over all of them; where they are summed does not change the sum.
+// Each gradient is summed on one device; the gradients are spread over all devices. The device does not change the sum.
 Device Optimizer::home(std::size_t slot) const {
   const auto& devices = slots_[slot].parameter.devices();
   return devices[slot % devices.size()];
@@ -372,11 +372,11 @@ std::vector<Array> Optimizer::new_count(const Parameter& p, std::int64_t steps) 
 void Optimizer::make_states(Slot& slot, const FusedRule* rule) const {
   const Parameter& p = slot.parameter;
   p.tensor();  // its place is final from now on
-  // A repeated step must not clear them again.
+  // A repeated step must not clear the new states again.
   const RecordingPause pause;
   // All or none, because an allocation may fail.
   Slot made = slot;
-  // A momentum buffer that is there already has its first gradient.
+  // A momentum buffer that exists has had its first gradient.
   if (rule != nullptr && rule->counts_steps() && slot.steps.empty())
     made.steps = new_count(p, has_states(slot) ? 1 : 0);
   for (std::size_t k = 0; k < state_names_.size(); ++k) {
@@ -409,14 +409,14 @@ std::uint64_t Optimizer::hook_changes() const {
   return all;
 }
 
-// The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
+// Returns the losses of the gradients. A step fails with its loss: the gradients may cover only a part of the batch.
 std::vector<Resource> Optimizer::losses() const {
   std::vector<Resource> all;
   for (const Slot& slot : slots_) slot.parameter.gradient_state().passes().list_losses(all);
   return all;
 }
 
-// What can fail comes first, such as allocations and hooks; then nothing but tasks is described, so that all replicas
+// What can fail, such as allocations and hooks, comes first; after that, only tasks are pushed, so that all replicas
 // change or none.
 void Optimizer::step() {
   const InUse::Scope use(*use_, "step: the optimizer");
@@ -437,8 +437,8 @@ void Optimizer::step() {
     }
   }
   check_used_by_other(gradients);
-  // All gradients are gone with a failed batch that the program knows of. The step is left out, as it would have been
-  // before the program knew.
+  // All gradients were dropped with a failed batch whose error has been thrown. The step is left out, as it would have
+  // been before the error was thrown.
   const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_state().dropped(); };
   if (devices.empty() && std::ranges::any_of(slots_, dropped)) {
     zero_grad();
@@ -457,7 +457,7 @@ void Optimizer::step() {
       devices.empty() || StepRecorder::current() ? nullptr : state_of(devices[0], "step").engine;
   const Resource done = engine ? engine->make_resource() : Resource();
   Resource first_writes = done;
-  // In the order of devices. They belong to this call: a recorded step may have several.
+  // By device. They belong to this call, because a recorded step may contain several calls.
   std::vector<Array> rates(devices.size());
   if (StepRecorder* recorder = StepRecorder::current()) {
     RecordingPause pause;
@@ -541,7 +541,7 @@ Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gra
   };
 }
 
-// Steps of optimizers of the program's own.
+// Steps of the program's own optimizers.
 
 struct Optimizer::ParameterUpdate::State {
   std::string name;
@@ -565,7 +565,7 @@ std::vector<Array> copies_of(std::span<const Array> arrays) {
 
 std::uint64_t version_of(const Array& array) { return array.storage()->written(); }
 
-// Whether `value` is not made of `working` any more, or working has other versions.
+// Returns whether `value` no longer consists of `working`, or `working` no longer has these versions.
 bool is_changed(const Tensor& value, std::span<const Array> working, std::span<const std::uint64_t> versions) {
   for (std::size_t d = 0; d < working.size(); ++d) {
     if (value->on(working[d].device()).storage() != working[d].storage() || version_of(working[d]) != versions[d]) {
@@ -609,7 +609,7 @@ Optimizer::ParameterUpdate Optimizer::make_update(std::size_t slot, const Reduce
     weights.push_back(p.tensor()->on(device));
     Array grad = ops::to_device(gradient.sum, device, {.non_blocking = true});
     if (const Array scale = scale_on(device); scale.defined()) {
-      // As fused rules do, which compute in the type of the weights.
+      // Round the factor as the fused rules do, which compute in the type of the weights.
       const Array factor = ops::to_dtype(ops::to_device(scale, device, {.non_blocking = true}), p.dtype());
       grad = ops::binary(BinaryOp::multiply, grad, factor);
     }
@@ -733,7 +733,7 @@ void Optimizer::forget_scales() {
   scale_.reset();
 }
 
-// The first step clears the gradients of a backward(). A second optimizer of the same parameters would leave them out.
+// A step clears the gradients of a backward(), so a second optimizer of the same parameters would not see them.
 void Optimizer::check_used_by_other(std::span<const ReducedGradient> gradients) const {
   const auto of = [&](std::size_t i) -> const ParameterGradient& { return slots_[i].parameter.gradient_state(); };
   std::vector<std::uint64_t> passes;
@@ -806,7 +806,7 @@ void Optimizer::check_scales(std::string_view what) {
   scale_.reset();
 }
 
-// As the trees do with the gradients of a failed batch, once the program knows of the failure.
+// Drops the scales of a failed batch once its error has been thrown, as the trees drop its gradients.
 void Optimizer::drop_failed_scales() {
   if (scales_.empty()) return;
   Engine& engine = *scales_[0].storage()->engine;
@@ -837,7 +837,7 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     if (!found[i].defined()) continue;
     const Parameter& p = slots_[i].parameter;
     passes[i] = p.gradient_state().passes();
-    // As the step would: optimizers round the factor to the gradient's type.
+    // Multiply as the step would: optimizers round the factor to the gradient's type.
     if (const Array scale = scale_on(home(i)); scale.defined()) {
       const Array near = ops::to_device(scale, found[i].device(), {.non_blocking = true});
       const Array factor = ops::to_dtype(near, p.dtype());
@@ -871,7 +871,7 @@ Tensor Optimizer::clip_grad_norm(double max_norm) {
     set_scales({ops::clip_scale(squared, max_norm)});
     return ops::unary(UnaryOp::sqrt, squared);
   }
-  // The gradients will be multiplied by the scale that unscale() or another clipping left: so is their norm.
+  // The step will multiply the gradients by the scale that unscale() or another clipping left, so multiply the norm.
   Array scaled;
   std::vector<Array> scales;
   for (const Array& scale : scales_) {
@@ -906,7 +906,7 @@ Array Optimizer::scale_on(Device device) const {
   return scales_.empty() ? Array() : scales_[0];
 }
 
-// A slot's part of a given state; nothing for a parameter that never had a gradient.
+// A slot's part of a given state; empty for a parameter that never had a gradient.
 struct Optimizer::SlotState {
   std::vector<Array> values;  // by state; undefined if it is not given
   std::optional<std::int64_t> steps;
@@ -919,7 +919,7 @@ struct Optimizer::LoadedState {
   const Tensor* rates = nullptr;  // older versions saved none
 };
 
-// The state has one entry for each name.
+// Throws if two parameters have the same name, because the state has one entry for each name.
 void Optimizer::check_names() const {
   std::set<std::string_view> names;
   for (const Slot& slot : slots_) {
@@ -1052,8 +1052,8 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
     check(loaded.slots[i].empty() || slots_[i].parameter.shape_known(),
           "optimizer: the shape of {} is not known yet; run the model once", slots_[i].parameter.name());
   }
-  // Memory comes first, because an allocation may fail. Existing memory is kept, which recorded steps use, unless the
-  // parameter has no state any more: its next gradient is its first.
+  // Allocate first, because an allocation may fail. Keep existing memory, which recorded steps use, unless the loaded
+  // state has none for the parameter: its next gradient then counts as its first.
   std::vector<Slot> slots = slots_;
   bool drops = false;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -1082,7 +1082,7 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
     for (const Array& count : slots_[i].steps) ops::fill_(count, static_cast<double>(from.steps.value_or(0)));
   }
   if (loaded.rates != nullptr) set_rates(*loaded.rates);
-  // A failure of a former step that comes out later must not change the loaded number.
+  // A failure of a former step that is thrown later must not change the loaded number.
   for (RandomState* random : random_states()) random->settle_steps();
   steps_ -= updates_->wait_left_out();
   add_random_steps(loaded.steps - steps_);

@@ -31,7 +31,7 @@ struct ParameterGroup {
   std::vector<Parameter> parameters;
   std::optional<double> lr = {};
   std::optional<double> weight_decay = {};
-  // Of the rule: {{"momentum", 0.5}}. Optimizers of your own take none.
+  // Options of the update rule: {{"momentum", 0.5}}. Optimizers of your own take none.
   OptimizerOptions options = {};
 };
 
@@ -57,9 +57,9 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
-// Groups by the names of parameters: each parameter is in the group of the first prefix with which its name begins; the
-// others are a last group with the optimizer's options. Throws for a prefix with which no further name begins, and for
-// a group that lists parameters itself.
+// Groups parameters by name: each parameter joins the group of the first prefix that its name begins with; all other
+// parameters form a last group with the optimizer's options. Throws if no parameter is left for a prefix, and for a
+// group that lists parameters itself.
 //
 //   Sgd sgd(groups_by_name(net, {{"fc.", {.lr = 1e-2}}}), {.lr = 1e-4, .momentum = 0.9});
 ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::string, ParameterGroup>> by_prefix);
@@ -70,7 +70,7 @@ class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
 class FusedRule;       // optim/fused_rule.h
 
-// One of your own computes a parameter's step with tensors:
+// The base of all optimizers. An optimizer of your own computes a parameter's step with tensors:
 //
 //   struct Lion : Optimizer {
 //     Lion(const ParameterGroups& parameters, Rate lr, double weight_decay = 0)
@@ -83,7 +83,7 @@ class FusedRule;       // optim/fused_rule.h
 //     }
 //   };
 //
-// One thread at a time may use an optimizer; another one gets an error. An optimizer changes only its own parameters.
+// One thread at a time may use an optimizer; other threads get an error. An optimizer changes only its own parameters.
 // backward() still computes and accumulates the gradients of all other parameters, as in PyTorch; ranks do not exchange
 // them. Use freeze() for parameters that you leave out, because a frozen parameter has no gradient. Trainer freezes
 // them while it trains.
@@ -91,20 +91,20 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed; if none
-  // has one, as where the optimizer has the parameters of another model, the step changes nothing, as in PyTorch, but
+  // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. If no
+  // parameter has a gradient (the optimizer may have another model's), the step changes nothing, as in PyTorch, but
   // counts. Then clears the gradients, so no zero_grad() is needed. If it throws, for example because memory is short,
-  // it has changed no parameter, and counts nothing.
+  // it has changed no parameter, and does not count.
   //
   // If the batch has failed (a label outside the classes, say), the step leaves all weights and states as they are. The
-  // error comes out where the loss is read, or else where the weights are read first. A program may catch it and go on.
+  // error is thrown where the loss is read or, failing that, where the weights are first read. A program may catch it.
   void step();
   // Drops the gradients, for example of a batch that should not count.
   void zero_grad();
 
   // In the next step, multiplies all gradients by min(1, max_norm / norm); `norm` is the norm of all gradients
-  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait. Call it behind
-  // the last backward() of the step: another one throws, until the gradients are used or dropped.
+  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait. Call it after
+  // the last backward() of the step: another backward() throws until the gradients are used or dropped.
   Tensor clip_grad_norm(double max_norm);
   // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
   // them to max_norm (0: no clipping). If any gradient is not finite, the step leaves weights and state unchanged but
@@ -113,10 +113,10 @@ class Optimizer {
 
   // The parameters of all groups, in order.
   std::vector<Parameter> parameters() const;
-  // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
-  // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next
+  // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's. Skips parameters
+  // without a gradient. f is as for Parameter::register_hook(), and gets the gradients as the next
   // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). Under DistributedDataParallel, waits
-  // for the sums, so that a failed batch's error comes out here. Throws if no parameter has a gradient. If f throws,
+  // for the sums, so that a failed batch's error is thrown here. Throws if no parameter has a gradient. If f throws,
   // nothing changes.
   //
   //   sgd.map_gradients([](const Tensor& g, const Parameter& p) { return p.name() == "0.weight" ? g * 0.1 : g; });
@@ -134,13 +134,13 @@ class Optimizer {
   // For schedules that own the rate, such as Trainer's: they do not change base_learning_rate(), which is the rate from
   // the options or the last set_learning_rate(). The next schedule starts there. Throws if the rate is a schedule.
   void set_scheduled_learning_rate(double lr);
-  // Whether a schedule of that kind runs: a group's rate that is set meanwhile keeps its ratio to the scheduled rate,
-  // otherwise that to the base rate, with which the next run begins.
+  // Tells whether a schedule of that kind runs. A group rate that is set while it runs keeps its ratio to the scheduled
+  // rate; one that is set at another time keeps its ratio to the base rate, with which the next run begins.
   void set_schedule_runs(bool runs) { schedule_runs_ = runs; }
   double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
-  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which has no ratio to others; it
-  // does not throw behind a schedule of Trainer that ended at 0, because the next run begins with the base rate.
+  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which allows no ratio. It does
+  // not throw after a schedule of Trainer that ended at 0, because the next run begins with the base rate.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
@@ -152,23 +152,23 @@ class Optimizer {
   //
   //   sgd.set_options(0, {{"momentum", 0.8}, {"weight_decay", 0}});
   //
-  // lr is what set_learning_rate(group, lr) sets, or, if all parameters follow the optimizer's rate in one group,
-  // set_learning_rate(lr). While the optimizer's rate is 0, it becomes the largest given one; the other groups stay at
-  // 0. If a schedule that runs has set it to 0, this throws. A state that the rule needs from now on starts as zeros;
-  // one that it does not need any more stays as it is until it is needed again. Changes count in the next step; a
-  // RecordedStep is recorded anew.
+  // lr sets the rate as set_learning_rate(group, lr) does or, with a single group that follows the optimizer's rate, as
+  // set_learning_rate(lr). If the optimizer's rate is 0, it becomes the largest given rate; the other groups stay at 0.
+  // Throws for a rate above 0 while a running schedule is at 0. A state that the rule needs from now on starts as
+  // zeros; a state that it no longer needs stays as it is until it is needed again. Changes take effect in the next
+  // step; a RecordedStep is recorded anew.
   void set_options(std::size_t group, const OptimizerOptions& changed);
-  // Of all groups, in order: all of them change, or none.
+  // Changes options of all groups, in order: all groups change, or none.
   void set_options(std::span<const OptimizerOptions> changed);
   // Adds a group between two steps. Throws, and changes nothing, where the constructor would.
   void add_group(const ParameterGroup& group);
 
-  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates, and other options where they are not
-  // those of group 0; empty for a plain list. For recipes: groups decide the bits, because norms are summed in their
-  // order.
+  // Describes the groups for recipes: "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates, and
+  // with other options where they differ from group 0's; empty for a plain list. Groups decide the bits, because norms
+  // are summed in their order.
   std::string describe_groups() const;
-  // For recipes: the rule's name, and the options that decide the bits, those of group 0, except the learning rates.
-  // Rarely used options are listed only if they differ from the default.
+  // The rule for recipes: its name, and group 0's options that decide the bits, except the learning rates. Rarely used
+  // options are listed only if they differ from the default.
   struct Rule {
     std::string name;
     std::vector<std::pair<std::string, double>> options;
@@ -179,8 +179,8 @@ class Optimizer {
   };
   virtual Rule rule() const = 0;
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together. A step that
-  // was left out because its batch failed no longer counts once the error has been thrown; a step() after that error,
-  // of which no gradient is left, does not count at all.
+  // was left out because its batch failed no longer counts once the error has been thrown. A step() after that error
+  // does not count if the batch has left no gradient.
   std::int64_t steps() const;
 
   // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight", "steps", and "learning_rates" of
@@ -201,17 +201,17 @@ class Optimizer {
     Tensor weight;
     // The gradient as the step uses it: unscaled and clipped.
     Tensor grad;
-    // Of the parameter's group, in this step.
+    // The values of the parameter's group in this step.
     double lr = 0, weight_decay = 0;
     // The number of this step, from 1, over all steps of the optimizer.
     std::int64_t step = 0;
     Parameter parameter;
 
-    // The state of that name, with the weight's shape and type, which starts as zeros. Assign its new value to the
-    // reference, or change it in place. It is an error to ask for a state and to leave it as it is, because an
-    // assignment to a copy of the handle would do that; keep it with keep(name).
+    // Returns the state of that name, with the weight's shape and type, which starts as zeros. Assign its new value to
+    // the reference, or change it in place. It is an error to leave the state as it is, because an assignment to a copy
+    // of the handle by mistake would do that; use keep(name) for a state that does not change.
     Tensor& state(std::string_view name);
-    // The state of that name, which this step does not change.
+    // Returns the state of that name, which this step does not change.
     const Tensor& keep(std::string_view name);
 
    private:
@@ -227,15 +227,15 @@ class Optimizer {
   // rest: it sums, unscales, and clips gradients, it calls update() without recording, and it leaves out steps as
   // described at step(). All of a step's new values are computed before the first one is stored. If update() throws,
   // step() throws the same, and nothing has changed. Use only the tensors and numbers of `u`, so that all processes
-  // compute the same. A RecordedStep describes each step of such an optimizer, because its numbers are the host's.
+  // compute the same. A RecordedStep describes each step of such an optimizer, because it computes with host numbers.
   virtual void update(ParameterUpdate& u);
 
   // For the library's own rules.
   Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
             std::shared_ptr<const FusedRule> rule);
-  // That of group 0.
+  // The rule of group 0.
   const FusedRule& fused_rule() const { return *groups_[0].rule; }
-  // Of groups without their own.
+  // The weight decay of groups without their own.
   double weight_decay() const;
 
   // Throws unless the value is finite and at least 0.
@@ -260,7 +260,7 @@ class Optimizer {
   };
   std::vector<Resource> losses() const;
   std::uint64_t hook_changes() const;  // of all gradients
-  // What a step does once all of it that can fail has been made.
+  // The last part of a step, which runs after everything that can fail.
   using Commit = std::function<void(std::span<const Resource> needed, Resource* first_writes)>;
   Commit describe_fused(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
                         std::span<const Array> rates);
@@ -274,7 +274,7 @@ class Optimizer {
   struct LoadedState;
   Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
             std::shared_ptr<const FusedRule> rule, std::vector<std::string> state_names);
-  // Without its rate.
+  // Appends a group without its own learning rate.
   void append_group(const ParameterGroup& group);
   const Group& group_at(std::size_t group) const;
   bool is_used(std::size_t state, const FusedRule* rule) const;
@@ -283,11 +283,11 @@ class Optimizer {
   void make_states(Slot& slot, const FusedRule* rule) const;
   std::vector<Array> new_state(const Parameter& p) const;
   std::vector<Array> new_count(const Parameter& p, std::int64_t steps) const;
-  // What a group's rate that is set now has its ratio to: the base rate, or the scheduled one while a schedule runs.
+  // The rate to which a group rate that is set now keeps its ratio: the base rate, or the scheduled rate in a schedule.
   double rate_beside_groups() const;
   void check_rates_of_groups(std::span<const std::optional<double>> given) const;
   void set_rates_of_groups(std::span<const std::optional<double>> given);
-  // So that the parameters have names and devices.
+  // Places the models, so that the parameters have names and devices.
   void place() const;
   // Begins the next step, on the host.
   void advance();
@@ -297,17 +297,17 @@ class Optimizer {
   void check_used_by_other(std::span<const ReducedGradient> gradients) const;
   void forget_scales();
   Array squared_norm(std::string_view what) const;
-  // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
+  // Makes the next step multiply all gradients by one of these factors, f64 [1], which are on different devices.
   void set_scales(std::vector<Array> scales);
   void drop_failed_scales();
-  // The step multiplies by the scales those gradients alone that they were computed from: drops the scales of gradients
-  // that are gone. Throws if other gradients are beside them.
+  // Drops the scales if all present gradients are newer than the scales. Throws if only some are newer: the step would
+  // multiply these by scales that were computed without them.
   void check_scales(std::string_view what);
   Array scale_on(Device device) const;
   std::set<RandomState*> random_states() const;
   void add_random_steps(std::int64_t count) const;
   void scale_rates(double lr);
-  // The first rate, or 1 if that is 0, which has no ratio to others.
+  // The initial rate, or 1 if that is 0, because no rate has a ratio to 0.
   double reference_rate() const { return initial_learning_rate_ > 0 ? initial_learning_rate_ : 1; }
   void check_names() const;
   Tensor rates() const;
@@ -321,17 +321,17 @@ class Optimizer {
   std::vector<std::string> state_names_;         // all that the rule may have
   const std::shared_ptr<const FusedRule> rule_;  // of groups without options of their own; null: update()
   const double weight_decay_;                    // of groups without their own
-  std::uint64_t changes_ = 0;                    // of options but rates, and of groups
+  std::uint64_t changes_ = 0;                    // number of changes of options other than rates, and of groups
   std::optional<ScheduleOptions> schedule_;
   bool schedule_runs_ = false;  // of Trainer
   double initial_learning_rate_, base_learning_rate_, learning_rate_;
   mutable std::int64_t steps_ = 0;
-  std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts
+  std::shared_ptr<PendingUpdates> updates_;  // the updates that steps_ counts
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
   std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
-  // What the gradients know the scales by; see ParameterGradient::set_scale(). Null once map_gradients() has multiplied
-  // them: then a scale says only whether the step is left out.
+  // The token by which the gradients know the scales; see ParameterGradient::set_scale(). Null once map_gradients() has
+  // applied the scales, which then say only whether the step is left out.
   std::shared_ptr<const void> scale_;
   std::shared_ptr<InUse> use_;
 };

@@ -1,4 +1,4 @@
-// Lower learning rates where a metric stops getting better.
+// Lowers learning rates when a metric stops getting better.
 //
 //   ReduceLROnPlateau plateau(sgd, {.factor = 0.1, .patience = 5});
 //   if (const auto run = trainer.resume_or_start()) {  // not TrainerOptions::resume
@@ -19,14 +19,14 @@ struct ReduceLROnPlateauOptions {
   bool larger_is_better = false;
   // Multiplies the rates.
   double factor = 0.1;
-  // The number of values in a row that are no better before the rates fall.
+  // Number of values in a row without improvement that are tolerated; the next such value lowers the rates.
   std::int64_t patience = 10;
-  // A value is better only if it is by this share of the best one, or with `absolute` by this much.
+  // A value is better only if it beats the best value by more than this share of it, or with `absolute` by this amount.
   double threshold = 1e-4;
   bool absolute = false;
   // The number of values after a fall that do not count.
   std::int64_t cooldown = 0;
-  // The least rate of the optimizer. A change by less than `eps` is not made.
+  // The least rate of the optimizer. A change by at most `eps` is not made.
   double min_lr = 0;
   double eps = 1e-8;
 };

@@ -22,8 +22,8 @@ struct RMSpropOptions {
 // RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
 //   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
 //   m = momentum m + g / (sqrt(v - a^2) + eps);  w -= lr m
-// As in PyTorch, a gradient that hardly changes makes v - a^2 vanish with `centered`, or negative by rounding: the step
-// is then g / eps, or NaN.
+// With `centered`, a gradient that hardly changes makes v - a^2 zero, or negative by rounding; the step is then
+// g / eps, or NaN, as in PyTorch.
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options = {});

@@ -16,7 +16,7 @@ double half_cosine(double t) { return (1 + plain_unit_vector(static_cast<std::ui
 
 double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
-// PyTorch's OneCycleLR with anneal_strategy "cos". It counts the steps at which the phases end as fractions.
+// PyTorch's OneCycleLR with anneal_strategy "cos". The steps at which the phases end may be fractions.
 double one_cycle(const ScheduleOptions& o, double most, std::int64_t step) {
   const double first = most / o.div_factor, last = first / o.final_div_factor;
   const auto total = static_cast<double>(std::max<std::int64_t>(o.total_steps, 1)), at = static_cast<double>(step);
@@ -66,7 +66,7 @@ double scheduled_lr(const ScheduleOptions& o, std::int64_t step) {
     case ScheduleKind::cosine: {
       double t = std::min(1.0, ratio(done, rest));
       if (o.min_lr != 0) return o.min_lr + (base - o.min_lr) * half_cosine(t);
-      // These roundings decide the bits of existing runs.
+      // Keep these roundings, because they decide the bits of existing runs.
       return base * (1 + plain_unit_vector(static_cast<std::uint32_t>(t * 0x1p31)).cosine) / 2;
     }
     case ScheduleKind::linear: return base + (o.min_lr - base) * std::min(1.0, ratio(done, rest));

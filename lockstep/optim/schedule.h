@@ -19,7 +19,7 @@ enum class ScheduleKind { constant, step, cosine, linear, multi_step, exponentia
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
-  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate(). For one_cycle, the peak.
+  // scheduled_lr() needs it. If it is not set, Trainer takes the optimizer's base_learning_rate(). one_cycle's peak.
   std::optional<double> base_lr = {};
   // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
@@ -27,14 +27,14 @@ struct ScheduleOptions {
   std::int64_t total_steps = 0;
   // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
   std::int64_t step_size = 0;
-  // The factor of step, multi_step, and exponential, which applies it in each step.
+  // The factor of step, multi_step, and exponential; exponential applies it in each step.
   double gamma = 0.1;
   // A schedule of your own, like PyTorch's LambdaLR: the factor of base_lr in step `step`, counted from 0. It must be a
   // pure function, so that a resumed run goes on with the same rates. Set neither `kind` nor `warmup` with it.
   std::function<double(std::int64_t step)> lr_lambda = {};
   // PyTorch's eta_min, of cosine, linear, and cosine_restarts.
   double min_lr = 0;
-  // multi_step multiplies the rate by gamma after each of these steps; ascending.
+  // multi_step multiplies the rate by gamma after each of these numbers of steps, counted after the warm-up; ascending.
   std::vector<std::int64_t> milestones = {};
   // The length of the first cosine of cosine_restarts, PyTorch's T_0, and the factor of each next length, T_mult.
   std::int64_t restart_steps = 0;

@@ -14,7 +14,7 @@ struct SgdOptions {
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  // The share of each gradient but a parameter's first that does not enter the momentum buffer. Not with nesterov.
+  // Share of a gradient that does not enter the momentum buffer; a first gradient enters whole. Not with nesterov.
   double dampening = 0;
 };
 

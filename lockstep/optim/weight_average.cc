@@ -24,7 +24,7 @@ Array copy_of(const Array& x) {
 WeightAverage::WeightAverage(const Module& module, double decay) : decay_(decay) {
   check(decay >= 0 && decay < 1, "weight average: decay {}, expected at least 0 and below 1", decay);
   for (auto& [name, parameter] : module.named_parameters()) {
-    // swap() must exchange a parameter that modules share once.
+    // swap() must exchange a parameter that modules share only once.
     if (std::ranges::find(entries_, parameter, &Entry::parameter) != entries_.end()) continue;
     entries_.push_back({name, parameter, {}});
   }
@@ -134,7 +134,7 @@ StateDict WeightAverage::state_dict() const {
   return state;
 }
 
-// One tensor for each entry; none for an empty state.
+// Returns one tensor for each entry; none for an empty state.
 std::vector<const Tensor*> WeightAverage::match(const StateDict& state) const {
   std::vector<const Tensor*> values;
   if (state.empty()) return values;

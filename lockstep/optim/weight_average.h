@@ -31,7 +31,7 @@ class WeightAverage {
   double decay() const { return decay_; }
   // The averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
   StateDict state_dict() const;
-  // Strict: `state` must be empty or hold every parameter, in its shape and type. An error changes nothing.
+  // Strict: `state` must be empty or hold every parameter, in its shape and type; any other state changes nothing.
   void load_state_dict(const StateDict& state);
   // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
   void check_state_dict(const StateDict& state) const;
@@ -43,7 +43,7 @@ class WeightAverage {
     Parameter parameter;
     std::vector<Array> averages;  // by device; none before the first update
   };
-  // The parameter's memory beside averages[device]. Throws if the module has moved.
+  // Returns the parameter's memory on the device of averages[device]. Throws if the module has moved.
   static Array weight_beside(const Entry& entry, std::size_t device);
   std::vector<const Tensor*> match(const StateDict& state) const;
 

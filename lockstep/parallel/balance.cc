@@ -73,9 +73,9 @@ std::vector<int> weighted_shares(int shards, std::span<const double> weights) {
   return fastest_shares(shards, costs);
 }
 
-// Each shard goes to the device that finishes it first; no other shares have a shorter step. If several devices would
-// finish it first, the slowest of them gets it: 8 shards at weights 2,1 become 5 and 3, which is closer to the weights
-// than 6 and 2, and as fast.
+// Each further shard goes to the device that finishes it first; no other shares have a shorter step. If several devices
+// would finish it first, the slowest of them gets it: 8 shards at weights 2,1 become 5 and 3, which is as fast as 6 and
+// 2, and closer to the weights.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs) {
   check(!costs.empty() && shards >= std::ssize(costs),
         "balance: {} shards for {} devices, expected at least one for each", shards, costs.size());

@@ -23,7 +23,7 @@ struct Balance {
 
   // Parses "auto", "equal", or "2,1". Throws an Error for other text: `found '-1', expected auto, equal, or ...`.
   static Balance parse(std::string_view text);
-  // The weights. Throws, with the name of the caller, if the shares are automatic.
+  // Returns the weights. Throws an Error that names the caller if the shares are automatic.
   const std::vector<double>& fixed_weights(std::string_view caller) const;
   bool operator==(const Balance&) const = default;
 };
@@ -34,21 +34,21 @@ struct ShardCost {
   int lanes = 1;
 };
 
-// Shares are numbers of shards, one for each device. equal_shares: they differ by at most one. If there are fewer
-// shards than devices, some devices get none.
+// Returns shares, the number of shards of each device, that differ by at most one. If there are fewer shards than
+// devices, some devices get none.
 std::vector<int> equal_shares(int shards, std::size_t devices);
-// Shares in proportion to the weights, as closely as whole shards allow, with at least one for each device.
+// Returns shares in proportion to the weights, as closely as whole shards allow, with at least one for each device.
 std::vector<int> weighted_shares(int shards, std::span<const double> weights);
-// The shares that make a step shortest. Each device gets at least one shard, so that its speed can be measured. A
-// device of unknown speed counts as the fastest.
+// Returns the shares that make a step shortest. Each device gets at least one shard, so that its speed can be measured.
+// A device of unknown speed counts as the fastest.
 std::vector<int> fastest_shares(int shards, std::span<const ShardCost> costs);
-// The seconds that the slowest device takes for its share.
+// Returns the seconds that the slowest device takes for its share.
 double step_seconds(std::span<const int> shares, std::span<const ShardCost> costs);
-// The fastest shares if they make a step at least 5 % shorter than `shares`, otherwise `shares`. Small variations of
-// the measurements therefore move no shards.
+// Returns the fastest shares if they make a step at least 5 % shorter than `shares`, or if a device has no shard yet,
+// otherwise `shares`. Small variations of the measurements therefore move no shards.
 std::vector<int> rebalanced_shares(std::span<const int> shares, std::span<const ShardCost> costs);
 
-// The index in `shares` of the device that computes the shard.
+// Returns the index in `shares` of the device that computes the shard.
 std::size_t device_of_shard(int shard, std::span<const int> shares);
 
 // The shares of all devices of a job, by rank.
@@ -56,7 +56,7 @@ class JobShares {
  public:
   JobShares() = default;
   explicit JobShares(std::vector<std::vector<int>> by_rank);
-  // Without weights, the ranks' numbers of shards differ by at most one, and so do those of the devices within a rank.
+  // Without weights, the shard counts of the ranks differ by at most one, and so do those of the devices within a rank.
   // Throws if the number of weights differs from the number of devices.
   JobShares(int shards, std::span<const int> devices_of_rank, std::span<const double> weights = {});
 
@@ -71,7 +71,7 @@ class JobShares {
   std::vector<int> devices_of_ranks() const;
   // The share of each device, rank 0's first.
   std::vector<int> all() const;
-  // The same devices with these shares.
+  // Returns the same devices with these shares, in the order of all().
   JobShares with(std::span<const int> all) const;
   bool operator==(const JobShares&) const = default;
 

@@ -96,7 +96,7 @@ std::vector<double> Balancer::measure() {
   return seconds;
 }
 
-// Returns one number for each device of the job. The numbers travel as integers; times as nanoseconds.
+// Returns one number for each device of the job. The numbers travel as integers, in units of 1e-9.
 std::vector<double> Balancer::gather(const std::vector<double>& mine, const char* what) const {
   if (!communicator_ || communicator_->alone()) return mine;
   constexpr double kUnit = 1e9;

@@ -71,7 +71,7 @@ class Balancer {
   std::vector<double> lanes_;           // compute lanes of all devices of the job
   std::vector<Stopwatch> stopwatches_;  // of each device of this process
   int steps_ = 0;                       // steps since the last decision
-  int measured_ = 0;                    // measured ones among them
+  int measured_ = 0;                    // measured steps among them
   bool running_ = false, paused_ = false;
 };
 

@@ -65,7 +65,7 @@ std::vector<Tensor> BatchSplitter::split_loop(std::span<const Tensor> rows, std:
   check(rows.size() == parts,
         "batches: examples have {} parts, expected {}: write loader.on<{}>(net), batches<{}>(loader)", rows.size(),
         parts, rows.size(), rows.size());
-  // A process that is alone may load some rows only, by DataLoaderOptions::rows.
+  // A process that is alone may load only some of the rows (DataLoaderOptions::rows).
   return split(rows, communicator_->alone() ? rows[0].size(0) : examples);
 }
 
@@ -89,7 +89,7 @@ std::vector<Tensor> BatchSplitter::split_own(std::span<const Tensor> rows) {
   return cut(rows, counts_of(all), true);
 }
 
-// The samples of each shard.
+// Returns the number of samples of each shard.
 std::vector<std::int64_t> BatchSplitter::counts_of(std::span<const std::int64_t> rows_of_ranks) const {
   std::vector<std::int64_t> counts;
   for (int r = 0; r < shares_.ranks(); ++r) {

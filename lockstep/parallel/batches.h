@@ -19,7 +19,7 @@
 namespace LOCKSTEP_API lockstep {
 
 // Each element is a batch of examples of N parts, each part cut into shards. The loop copies from pinned memory where
-// that helps, and throws if the examples have another number of parts.
+// that helps, and throws unless the examples have N parts.
 template <std::size_t N>
 class Batches {
  public:
@@ -53,9 +53,9 @@ class Batches {
   std::shared_ptr<BatchSplitter> splitter_;
 };
 
-// A splitter of batches of this size for the model's devices, which places the model if nobody did. Without a number of
-// shards, that of default_shards() on CPUs, and one for each device on GPUs. Warns if devices have no shard. Throws if
-// DistributedDataParallel has the model: its batches are loader.on(ddp).
+// Returns a splitter of batches of this size for the model's devices. Places the model if nobody did. If the options
+// give no number of shards, takes default_shards() on CPUs (and warns if devices are idle then), and one shard for each
+// device on GPUs. Throws if DistributedDataParallel has the model: its batches are loader.on(ddp).
 std::shared_ptr<BatchSplitter> splitter_for(const Module& model, SplitOptions options, std::int64_t batch_size);
 
 // What DataLoader::on() returns.

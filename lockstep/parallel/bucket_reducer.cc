@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// The largest complete subtrees that make up shards [first, last).
+// Returns the largest complete subtrees that make up shards [first, last), each as its first shard and its size.
 std::vector<std::pair<std::size_t, std::size_t>> complete_subtrees(std::size_t first, std::size_t last) {
   std::vector<std::pair<std::size_t, std::size_t>> subtrees;
   while (first < last) {
@@ -34,13 +34,13 @@ std::vector<std::pair<std::size_t, std::size_t>> complete_subtrees(std::size_t f
   return subtrees;
 }
 
-// An array in memory that `owner` owns.
+// Returns an array in memory that `owner` owns.
 Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std::shared_ptr<void> owner) {
   View view{const_cast<void*>(data), dtype, Layout::plain, shape};
   std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
   auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
-  // An allocator's block is freed while tasks use it, because its next user waits for them. This memory has no next
-  // user, so the host waits.
+  // An allocator's block may be freed while tasks use it, because its next user waits for them. This memory has no next
+  // user, so the host waits before it is freed.
   return Array(std::shared_ptr<Storage>(storage,
                                         [owner = std::move(owner)](Storage* s) {
                                           s->engine->wait_unused(s->resource);
@@ -62,7 +62,7 @@ void sum_subtree(Backend& backend, KernelContext& context, const std::vector<Vie
   rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
 }
 
-// The bucket number of a parameter that is in no bucket.
+// The bucket index of a parameter that is in no bucket.
 constexpr auto kNone = static_cast<std::size_t>(-1);
 
 }  // namespace
@@ -125,7 +125,7 @@ void BucketReducer::wait_for_buckets() const {
   }
 }
 
-// In the order of backward.
+// Returns the parameters whose gradients travel, in the order of backward.
 std::vector<std::size_t> BucketReducer::wanted() const {
   const bool optimized = std::ranges::any_of(parameters_, &Parameter::optimized);
   std::vector<std::size_t> wanted;
@@ -179,7 +179,7 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
     bucket->destinations.resize(subtrees_.size());
     for (std::size_t k = 0; k < subtrees_.size(); ++k) {
-      // On the host, tasks sum and round directly into the destination.
+      // On the host, tasks sum and round directly into the contribution.
       if (!on_gpu && (subtrees_[k].second > 1 || dtype_ != DType::f32)) continue;
       auto* own = static_cast<std::byte*>(bucket->reducer->contribution(k).data);
       for (std::size_t i = 0; i < bucket->parameters.size(); ++i) {
@@ -216,7 +216,7 @@ void BucketReducer::detach() {
   for (const Parameter& p : parameters_) p.gradient_state().remove_reducer(*this);
 }
 
-// Ranks with losses of their own all have such contributions; those of one loss are the same on all ranks.
+// If ranks have losses of their own, each adds such contributions; those of one loss are equal, so a single rank does.
 int BucketReducer::once_shard(const BackwardPass& pass) const {
   const bool batch = pass.at && pass.at->joins_ranks();
   if (batch ? pass.at->own_loss() : own_losses_) return first_shard_;
@@ -242,8 +242,8 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   of_waiting_.add(pass.failures);
   of_waiting_.forget_good(engine);
   if (waiting_) return;
-  // Parameters without a gradient in this pass, too: an earlier round's failed sum, or a failed gradient that waits,
-  // would fail the whole bucket.
+  // Drop failures also of parameters without a gradient in this pass: an earlier round's failed sum, or a failed
+  // gradient that waits, would fail the whole bucket.
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     ParameterGradient& gradient = parameters_[i].gradient_state();
     if (gradient.waits()) gradient.drop_failed(false);
@@ -328,7 +328,7 @@ void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::v
 
 void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
   auto parts = take_gradients(bucket);
-  // Of each rank's gradient in the sum.
+  // Weight of each rank's gradient in the sum.
   const double share = own_losses_ ? 1.0 / communicator_->world_size() : 1.0;
   const std::shared_ptr<SummingGpu> gpu = communicator_->summing_gpu();
   if (gpu) gather_on_gpu(bucket, parts);
@@ -347,7 +347,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       if (gpu || share != 1 || subtree[0].data != destination.view().data) writes.push_back(destination);
     }
   }
-  // Sums of earlier rounds that are still needed continue in separate memory.
+  // Sums of earlier rounds that are still needed accumulate in bucket.total.
   std::vector<std::uint8_t> accumulates, moves;
   bool keeps_total = false;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
@@ -363,7 +363,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       bucket.total_present = ops::empty_like(bucket.present);
     }
     for (const Array& t : {bucket.sum, bucket.present}) reads.push_back(t);
-    // Otherwise the total is only written, as a whole: a failed batch of an earlier step must not fail this one.
+    // Otherwise the total is only written, as a whole, so that a failed batch of an earlier step cannot fail this one.
     if (keeps_total) {
       for (const Array& t : {bucket.total, bucket.total_present}) reads.push_back(t);
     }
@@ -394,7 +394,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
         View out = segment(contribution.data, contribution.dtype, i);
         out.shape = subtree.back().shape;
         sum_subtree(*backend, context, subtree, out);
-        // Here, because ranks of one host share the memory of the result.
+        // Scales the contribution, not the result, because ranks of one host share the memory of the result.
         if (share != 1) backend->run(context, kernels::Affine{share, 0, out, out});
       }
     }

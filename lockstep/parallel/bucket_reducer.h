@@ -4,10 +4,10 @@
 // one.
 //
 // Ranks exchange only gradients that are used. Buckets omit frozen parameters and, if other parameters belong to an
-// optimizer, parameters that belong to none. Each step checks this again when its first gradients arrive.
+// optimizer, parameters that belong to none. The first synchronizing backward() of each step checks this again.
 //
 // The sum follows the shards' tree, so it has the bits of one process. Each rank contributes its largest complete
-// subtrees. A single one is enough if V divided by the number of ranks is a power of two.
+// subtrees; that is a single subtree per rank if V divided by the number of ranks is a power of two.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
   BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, const JobShares& shares,
                 DType dtype, BucketOptions options);
   ~BucketReducer() override;
-  // Makes this the source of the parameters' gradients, or stops that.
+  // attach() makes this the source of the parameters' gradients; detach() ends that.
   void attach();
   void detach();
 
@@ -52,7 +52,7 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
   std::uint64_t rounds() const override { return static_cast<std::uint64_t>(all_rounds_); }
   Array destination(std::size_t index, int shard, Device device) override;
 
-  // Parameter numbers by bucket, in order. Parameters whose gradients do not travel are in no bucket.
+  // Returns the parameter indices of each bucket, in order. Parameters whose gradients do not travel are in no bucket.
   std::vector<std::vector<std::size_t>> buckets() const;
 
  private:
@@ -61,13 +61,13 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
     std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be gaps between them
     std::shared_ptr<TreeReducer> reducer;
     Array sum;  // f32 [elements]: the reducer's result, in its memory
-    // The segments of the reducer's contributions, in its memory: [subtree][segment]. On the host, a subtree of several
-    // shards has none. Each segment is an array of its own, written as a whole, so that the failure of one is not
-    // cleared when the next one succeeds.
+    // The segments of the reducer's contributions, in its memory: [subtree][segment]. On the host, only f32 subtrees of
+    // a single shard have them. Each segment is an array of its own, written as a whole, so that the failure of one
+    // segment is not cleared when the next segment succeeds.
     std::vector<std::vector<Array>> destinations;
     Array present;  // u8 [parameters]
-    // The sums of several rounds, kept here because each round overwrites the reducer's result, and which parameters
-    // have one.
+    // The sums of several rounds, kept here because each round overwrites the reducer's result, and flags that tell
+    // which parameters have a sum.
     Array total, total_present;
     std::vector<bool> in_total;
     // The contents of both `present` tensors, for the task.
@@ -89,10 +89,10 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
   void place_shards(const JobShares& shares);
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
-  // Where the sums lie.
+  // The device that holds the sums.
   Device summing_device() const;
   void reduce(Bucket& bucket, std::size_t number, const std::string& when);
-  // This rank's gradients of a bucket: for each segment and subtree, by place in the subtree.
+  // Takes this rank's gradients of a bucket: [segment][subtree][shard in the subtree].
   std::vector<std::vector<std::vector<Array>>> take_gradients(const Bucket& bucket) const;
   // Moves gradients that were computed elsewhere to where the GPU sums them.
   void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const;

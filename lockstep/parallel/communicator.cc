@@ -117,7 +117,7 @@ void Communicator::close() {
   if (alone()) return;
   std::vector<Work> closing;
   {
-    // At once in all groups and channels, because another rank may wait in any of them.
+    // Close all groups and channels at once, because another rank may wait in any of them.
     const std::lock_guard lock(making_);
     std::vector<std::shared_ptr<ProcessGroup>> all = groups_;
     all.push_back(group_);
@@ -143,9 +143,10 @@ Communicator::~Communicator() {
   try {
     engine_->wait_all();
   } catch (const TaskError& error) {
-    // Nobody has read it: the next wait reports it.
-    engine_->report_again(std::make_shared<const Failure>(error.failure()));
+    // Nothing has read it: the next wait reports it.
+    if (!is_comm_error(error.cause())) engine_->report_again(std::make_shared<const Failure>(error.failure()));
   } catch (const Error&) {
+    // The failure of a lost rank is thrown where its data is read.
   }
 }
 
@@ -157,7 +158,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   task.lane = lane(channel);
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
-  // If this task is skipped, the other ranks wait for this rank in its exchange, and would pair it with a later one.
+  // If this task is skipped, other ranks still wait in its exchange, and would pair it with a later one of this rank.
   task.told_if_skipped = world_size() > 1;
   task.run = [this, body = std::move(body)](const TaskContext& c) {
     if (c.skipped) {
@@ -169,7 +170,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // Tells the other ranks first: they wait for this rank, and its describing thread may be waiting for them.
+      // Tell the other ranks first: they wait for this rank, whose main thread may be waiting for them.
       abort(error.what());
       throw;
     }

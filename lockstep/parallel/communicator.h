@@ -1,4 +1,4 @@
-// The collectives between the processes of a job, beside the work of their devices.
+// Collectives between the processes of a job, which overlap the work of the devices.
 //
 //   Tensor total = job.communicator()->all_reduce(count);
 #pragma once
@@ -26,17 +26,17 @@ struct KernelContext;  // backend/context.h
 
 // This process's end of a job's communication. Collectives are tasks on two separate lanes, so they overlap
 // computation. Each lane has the same order in all processes. A process that is alone waits for nobody: its collectives
-// return at once, and it opens neither sockets nor lanes unless a task is pushed. Several threads
-// may use it at once.
+// return at once, and it opens no sockets, and lanes only when a task is pushed. Several threads may use a communicator
+// at once.
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
   // empty: all devices of the runtime. Throws if the group's backend is "nccl" and NCCL cannot be used.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
-  // A process that is alone, on these devices.
+  // Makes the communicator of a process that is alone, on these devices.
   explicit Communicator(const std::vector<Device>& devices);
-  // Waits for all work of the runtime, unless it is alone. If other ranks still wait for this one, their operations
-  // fail and say that it closed its group.
+  // Waits for all work of the runtime if the communicator has lanes. If other ranks still wait for this rank, their
+  // operations fail and say that this rank closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -47,12 +47,12 @@ class Communicator {
   // The group of the tasks on the lanes. It is separate from the caller's group, which stays free for other uses.
   ProcessGroup& group();
   // Collective. Makes another group of all ranks, whose operations have an order of their own. The group stays open as
-  // long as the communicator, so that a rank that an exception ends can still report the reason.
+  // long as the communicator, so that a rank that ends by an exception can still report the reason.
   std::shared_ptr<ProcessGroup> make_group();
-  // Collective: no rank uses the communicator any more. If another rank does, both throw and name its operation. Waits
-  // for operations under way.
+  // Collective. Ends the use of the communicator on all ranks, after the operations in flight. If another rank is still
+  // in an operation, both ranks throw and name it.
   void close();
-  // Fails all operations in progress, on every rank, and tells the other ranks `reason`. Alone: nothing.
+  // Fails all operations in progress, on every rank, and tells the other ranks `reason`. Does nothing if alone.
   void abort(const std::string& reason);
 
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
@@ -66,7 +66,7 @@ class Communicator {
   const std::shared_ptr<SummingGpu>& summing_gpu() const { return summing_gpu_; }
   // What moves gradients: "nccl", or the group's backend() ("host" for "auto").
   std::string_view backend_name() const;
-  // The reason why NCCL is not used, if a rank has a GPU and no other backend was requested; otherwise empty.
+  // Why NCCL is not used, if a rank has a GPU and no other backend was requested; otherwise empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
 
   // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
@@ -78,15 +78,15 @@ class Communicator {
   // ranks.
   std::vector<std::int64_t> gather_on_host(std::int64_t mine, std::string_view what);
   std::int64_t sum_on_host(std::int64_t mine, std::string_view what);
-  // Element by element, in the order of ranks.
+  // Sums element by element, in the order of ranks.
   std::vector<double> sum_on_host(std::vector<double> mine, std::string_view what);
   void broadcast_on_host(CommBuffer data, std::string_view what);
   // Returns rank 0's text.
   std::string broadcast_on_host(std::string text, std::string_view what);
-  // Every rank passes a complaint, or an empty text. If any is not empty, all ranks throw the one of the lowest such
-  // rank: `rank 2: ...`.
+  // Every rank passes a complaint, or an empty text. If any rank complains, all ranks throw the complaint of the lowest
+  // such rank: `rank 2: ...`.
   void agree(const std::string& complaint, std::string_view what);
-  // The same for what `work` throws on this rank, such as rank 0 when it cannot read a file. Alone: only calls it.
+  // Calls `work`; its exception is the complaint, for example if rank 0 cannot read a file. Alone: only calls `work`.
   void agree(std::string_view what, const std::function<void()>& work);
 
  private:
@@ -98,9 +98,9 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   Device device_;
   int rank_ = 0, world_size_ = 1;
-  // Alone, several threads may be the first to need a group or a lane.
+  // Protects groups and lanes that are made late: alone, several threads may be the first to need them.
   std::mutex making_;
-  std::shared_ptr<ProcessGroup> group_;  // null: alone, and nothing has needed one yet
+  std::shared_ptr<ProcessGroup> group_;  // null: alone, and nothing has needed a group yet
   std::vector<std::shared_ptr<ProcessGroup>> groups_;
   std::shared_ptr<ProcessGroup> lane_group_;
   // For exchanges that do not wait for tasks.

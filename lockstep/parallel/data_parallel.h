@@ -12,7 +12,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Wraps a model that is on these devices; without them, wherever it is. The wrapper is a module with the model's
+// Wraps a model that is on these devices (default: all of the model's). The wrapper is a module with the model's
 // parameters, names (no `module.` prefix), and mode. It makes no clones, because each parameter already has a replica
 // on each device. The model's forward() runs once for each shard, on tensors of that shard alone, as it would on one
 // replica.
@@ -47,7 +47,7 @@ class DataParallel : public Module {
     }
   }
 
-  // It cuts its inputs itself.
+  // Returns x as it is, because the wrapper cuts its inputs itself.
   Tensor placed(const Tensor& x) const override { return x; }
 
   M& module() { return module_; }

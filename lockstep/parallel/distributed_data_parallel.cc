@@ -110,7 +110,7 @@ void DistributedModel::broadcast(std::vector<std::pair<std::string, Parameter>>&
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet whose communicator could tell the other ranks.
+    // Tell the other ranks here: in the constructor, no DistributedDataParallel exists yet that could do so.
     communicator().abort(error.what());
     throw;
   }
@@ -124,7 +124,7 @@ bool DistributedModel::takes_own(std::span<const Tensor> inputs) const {
 std::vector<std::pair<std::string, Parameter>> DistributedModel::own_buffers() {
   std::vector<std::pair<std::string, Parameter>> buffers;
   for (const auto& [name, m] : module_.named_modules()) {
-    // Its statistics are of all ranks.
+    // Batch norm's statistics already cover all ranks.
     if (dynamic_cast<const BatchNorm*>(m)) continue;
     for (auto& [own, buffer] : m->named_buffers(false)) {
       buffers.emplace_back(name.empty() ? own : name + "." + own, buffer);
@@ -147,7 +147,7 @@ std::vector<Tensor> DistributedModel::call_own(
   for (Tensor& x : passed) x = replicate(x, cut[0]->at);
   for (std::size_t i = 0; i < cut.size(); ++i) passed[places[i]] = cut[i];
 
-  // Which memory a buffer has, and the number of writes to it.
+  // Returns the address of a buffer's memory and the number of writes to it.
   const auto state = [](const Parameter& buffer) {
     const Storage& memory = buffer.tensor()->storage()->owner();
     return std::pair<const void*, std::uint64_t>(&memory, memory.written());

@@ -44,7 +44,7 @@ struct BucketOptions {
 
 struct DistributedOptions {
   // V of the recipe, the number of shards of the whole job, at least one per rank; 0: one for each device of each rank.
-  // Its weights are those of all devices, rank 0's first. The same on all ranks.
+  // The balance has weights for all devices of the job, rank 0's first. The same on all ranks.
   SplitOptions split{};
   // f32 or bf16. With bf16, each shard's gradient and each sum of two gradients is rounded to bf16, which halves the
   // traffic. Part of the recipe: the bits differ from f32's, but do not depend on the number of ranks and devices.
@@ -81,20 +81,20 @@ class DistributedModel : public BatchSplitter {
   Batches<N> batches(DataLoader& loader);
   DataLoader::Iterator begin_loop(DataLoader& loader) override;
 
-  // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after that
+  // While the returned object lives, backward() accumulates gradients shard by shard. The next backward() after it ends
   // sums them over shards and processes, so several micro-batches cost one reduction. All ranks must do the same.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
-  // Calls `model` for this rank's rows, of which it has a loss of its own, and returns its results in one piece, on the
-  // first device: split_own(), and the gradients of the module's parameters are the mean of all ranks' gradients. Those
-  // of all other tensors are this rank's own. Inputs with as many rows as the first one are cut, others passed on.
-  // Then buffers that the call changed, except batch norm's, become those of rank 0. Collective.
+  // Calls `model` on this rank's rows for a loss of this rank's own; see split_own(). Returns the results in one piece,
+  // on the first device. Gradients of the module's parameters become the mean over all ranks; those of other tensors
+  // are this rank's own. Cuts inputs with as many rows as the first input, and passes other inputs on. If the call
+  // changed a buffer, all buffers except batch norm's become those of rank 0. Collective.
   std::vector<Tensor> call_own(std::span<const Tensor> inputs,
                                const std::function<std::vector<Tensor>(std::span<const Tensor>)>& model);
-  // Whether that is how these inputs are taken: they are whole, and gradients are recorded or the module trains.
+  // Returns whether call_own() takes these inputs: they are whole, and gradients are recorded or the module trains.
   bool takes_own(std::span<const Tensor> inputs) const;
 
-  // No gradients may wait for a step.
+  // Throws if gradients still wait for a step.
   void set_shares(JobShares shares) override;
 
   Module& module() { return module_; }
@@ -103,7 +103,7 @@ class DistributedModel : public BatchSplitter {
  private:
   void broadcast_values();
   void broadcast(std::vector<std::pair<std::string, Parameter>>& values);
-  // Buffers that a call may change otherwise on each rank.
+  // Returns the buffers that a call may change differently on each rank.
   std::vector<std::pair<std::string, Parameter>> own_buffers();
 
   Module& module_;
@@ -124,14 +124,14 @@ class DistributedDataParallel : public DistributedModel {
       : DistributedModel(module, devices, communicator, options), module_(module) {}
   DistributedDataParallel(M& module, Job& job, const DistributedOptions& options = {})
       : DistributedDataParallel(module, job.devices(), job.communicator(), options) {}
-  // The Job of the model's devices, on which the model is placed if nobody did. Throws if there is none.
+  // Joins the Job of the model's devices; places the model first if nobody did. Throws if there is no such Job.
   explicit DistributedDataParallel(M& module, const DistributedOptions& options = {})
       : DistributedDataParallel(module, static_cast<Module&>(module).devices(),
                                 job_of(static_cast<Module&>(module).devices(), "distributed data parallel"), options) {}
 
-  // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`. Inputs of a batch
-  // that is cut over the job give outputs of that batch. Whole tensors are this rank's rows, with a loss of its own, as
-  // in torch: call_own(). They need a model whose results are tensors.
+  // Calls the model's forward(), with any inputs and outputs: `auto [y, h] = ddp(x, mask)`. Inputs from a batch that is
+  // cut over the job give outputs of that batch. Whole tensors are this rank's rows, with a loss of this rank's own, as
+  // in torch; see call_own(). They need a model whose results are tensors.
   template <typename... Xs>
   auto operator()(const Tensor& x, const Xs&... more) {
     if constexpr ((std::same_as<Xs, Tensor> && ...)) {

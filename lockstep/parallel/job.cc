@@ -32,8 +32,8 @@ std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   return init_process_group(std::move(options));
 }
 
-// The list need not be said twice, and without one, a rank has GPUs if there are any, as a program without a Job. What
-// names other devices stays, and so do the kinds "cpu" and "cuda".
+// Returns options for the Job's list of devices, so that callers name devices only once; "auto" for an empty list.
+// Leaves options that name devices as they are, and ignores a list that is a kind, "cpu" or "cuda".
 RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
   const bool named =
       options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
@@ -143,7 +143,7 @@ Job::~Job() {
   } catch (const TaskError& error) {
     report_dropped(error);
   } catch (const std::exception&) {
-    // The group ends in any case. Other ranks report their own errors.
+    // The group ends in any case. As documented, errors of close() are ignored here.
   }
 }
 

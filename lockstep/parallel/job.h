@@ -42,8 +42,8 @@ class Job {
   // Collective. The ranks have met already, and this rank trains on these devices of its runtime; empty: on all.
   Job(std::shared_ptr<ProcessGroup> group, std::unique_ptr<Runtime> runtime, std::vector<Device> devices = {});
   Job(Job&&) = default;
-  // Calls close() and ignores errors of other ranks. During stack unwinding, it aborts the group instead of waiting for
-  // the other ranks.
+  // Calls close() and ignores its errors; call close() to see them. During stack unwinding, it aborts the group instead
+  // of waiting for the other ranks.
   ~Job();
   Job& operator=(Job&&) = delete;
 
@@ -73,10 +73,10 @@ class Job {
   int exceptions_ = std::uncaught_exceptions();  // number in flight when the job was made
 };
 
-// The communicator of the Job that these devices belong to: what Trainer and DistributedDataParallel join. Null if they
-// belong to none.
+// Returns the communicator of the Job that these devices belong to, which Trainer and DistributedDataParallel join.
+// Null if there is no such Job.
 std::shared_ptr<Communicator> find_job(const std::vector<Device>& devices);
-// The same. Throws if there is none; `what` names who asks.
+// Does the same, but throws if there is no such Job; the error begins with `what`.
 std::shared_ptr<Communicator> job_of(const std::vector<Device>& devices, std::string_view what);
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 
 class Engine;
 
-// While it lives, the Job whose devices have this engine is one of the process's. Each Job has one until it is closed.
+// Lists a Job, by its devices' engine, among the process's Jobs while it lives. Each Job has one until it is closed.
 class LivingJob {
  public:
   LivingJob(std::shared_ptr<const Engine> engine, std::weak_ptr<Communicator> communicator);

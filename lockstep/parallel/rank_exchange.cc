@@ -85,7 +85,7 @@ class RankExchange final : public ShardExchange {
         }
       }
     }
-    // A vote is one more number behind the shards.
+    // A vote is one more f32 after the shards.
     const std::optional<StopVotes::Vote> vote = votes_->take();
     const std::size_t shards = most * slot, bytes = shards + (vote ? sizeof vote->mine : 0);
     if (vote) writes.push_back(vote->sum);

@@ -18,8 +18,8 @@ bool alike_parts(const Array& a, const Array& b) {
          a.shard() == b.shard();
 }
 
-// The parts that an input supplies. A replicated tensor supplies only the first, because the others are copies made on
-// demand.
+// Returns the parts that an input supplies. A replicated tensor supplies only its first part, because the other parts
+// are copies made on demand.
 std::span<const Array> brought(const Tensor& t) {
   const bool on_demand = t->kind == Kind::replicated && t->at;
   return std::span(t->parts).first(on_demand ? 1 : t->parts.size());

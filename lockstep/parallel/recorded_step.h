@@ -26,7 +26,7 @@
 //     the step that are not outputs.
 //   - A recording owns the memory of a step. If there is too little memory, run() throws, and later calls describe each
 //     step.
-//   - Only one thread at a time may record on a Runtime, and only one may run a RecordedStep; another one gets an
+//   - Only one thread at a time may record on a Runtime, and only one may run a RecordedStep; other threads get an
 //     error.
 #pragma once
 
@@ -66,7 +66,7 @@ class RecordedStep {
 
   // Whether there is a recording. Inputs like the recorded ones repeat it.
   bool recorded() const { return tasks_ != nullptr; }
-  // Empty, or the reason why there is none: "it waits for data that it has computed".
+  // Empty, or the reason why there is no recording: "it waits for data that it has computed".
   const std::string& why_not() const { return why_not_; }
   // Empty if a GPU runs the step as one graph, otherwise the reason why not: "conv2d runs on cpu:0".
   std::string why_no_graph() const;
@@ -79,7 +79,7 @@ class RecordedStep {
   const RecordedStepOptions options_;
   int described_ = 0;  // consecutive described steps with inputs like the last ones
   std::string why_not_;
-  // Inputs like the last ones. If there is a recording, the tensors it reads and writes.
+  // Before the recording: the last inputs. After it: the tensors that the recording reads and writes.
   std::vector<Tensor> inputs_, outputs_;
   std::unique_ptr<RecordedTasks> tasks_;
   const std::shared_ptr<InUse> use_;

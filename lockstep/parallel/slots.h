@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// The slots of rank `rank`, whose devices are `devices`. `counts`: the samples of each of the job's shards. A rank
-// without samples has one slot, for an empty shard.
+// Returns the slots of rank `rank`, whose devices are `devices`. `counts`: number of samples of each of the job's
+// shards. A rank without samples has one slot, for an empty shard.
 std::vector<Slot> slots_of(std::span<const std::int64_t> counts, std::span<const Device> devices,
                            const JobShares& shares, int rank);
 

@@ -16,8 +16,8 @@ struct SplitOptions {
   // V of the recipe: the number of shards; 0: one for each device, or in loader.on(net) on CPUs default_shards() of the
   // batch size. The bits depend on V, not on the devices.
   int shards = 0;
-  // Which device gets how many of them: equal shares, or by weights, {.weights = {2, 1}}. Only Trainer takes automatic
-  // ones, by measured speed; in a loop of your own, see Balancer.
+  // How many shards each device gets: equal shares, or shares by weights, {.weights = {2, 1}}. Only Trainer takes
+  // automatic shares, by measured speed; for a loop of your own, see Balancer.
   Balance balance{};
 };
 
@@ -33,7 +33,7 @@ int default_shards(std::int64_t batch_size);
 // samples or is cut or replicated already, if `shards` is negative, or if the weights are not one positive number per
 // device.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const SplitOptions& options = {});
-// The same with so many shards for each device, such as Balancer's.
+// Does the same with these numbers of shards, one for each device, such as Balancer's.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares);
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.

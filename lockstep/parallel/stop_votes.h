@@ -1,5 +1,5 @@
-// Internal: whether any rank wants to stop, without an exchange of its own: a vote travels with the step's first
-// exchange of shards.
+// Internal: votes of the ranks on whether to stop. They need no exchange of their own: a vote travels with the step's
+// first exchange of shards.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ class StopVotes {
  public:
   explicit StopVotes(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {}
 
-  // Before a step, on every rank: whether this rank wants to stop.
+  // Call it before a step, on every rank. `stop`: whether this rank wants to stop.
   void cast(bool stop) { vote_ = stop ? 1.0F : 0.0F; }
-  // After the step: the number of ranks that want to stop, f32 [1]. Does not wait. Undefined without a cast().
+  // Call it after the step. Returns the number of ranks that want to stop, f32 [1]; undefined without a cast().
   Tensor count();
 
-  // For an exchange: this rank's vote if it was not sent yet, and where the sum of all ranks' votes belongs.
+  // What an exchange takes along: this rank's vote, if it was not sent yet, and the array for the sum of all votes.
   struct Vote {
     float mine;
     Array sum;

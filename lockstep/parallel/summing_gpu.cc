@@ -16,7 +16,7 @@ View flat(const void* data, DType dtype, std::size_t count) {
 
 }  // namespace
 
-// Urgent, because a sum is small beside the computation, and the next step waits for it.
+// The stream is urgent, because a sum is small compared to the computation, and the next step waits for it.
 SummingGpu::SummingGpu(Device gpu)
     : state_(state_of(gpu, "reducer").shared_from_this()), stream_(make_gpu_stream(state_->gpu, true)),
       context_(state_->backend->make_context(stream_, 1, state_->allocator->scratch())) {}

@@ -12,7 +12,7 @@ Digest example_digest(const Example& example) {
 }
 
 std::vector<Digest> example_digests(const Dataset& data) {
-  // Small examples are hashed faster than threads take turns.
+  // Gives threads whole blocks, because hashing a small example is faster than a change of turns.
   constexpr std::size_t kBlock = 64;
   std::vector<Digest> leaves(static_cast<std::size_t>(data.size()));
   in_parallel((leaves.size() + kBlock - 1) / kBlock, [&](std::size_t block) {

@@ -1,5 +1,5 @@
-// What a receipt says about data: the root of a Merkle tree over all examples, so that one example can be shown to
-// belong, or found to differ.
+// What a receipt says about data: the root of a Merkle tree over all examples, so that a proof can show that one
+// example belongs, and a comparison can find one that differs.
 //
 //   const std::vector<Digest> leaves = example_digests(photos);
 //   const DataDigest digest = data_digest(leaves);
@@ -25,7 +25,7 @@ struct DataDigest {
 // The leaf of an example: SHA-256 of a zero byte, the number of parts, and for each part its type's name, its shape,
 // and its elements. docs/receipts.md has the bytes.
 Digest example_digest(const Example& example);
-// Of all examples, in order. Reads them all, with a thread for each core.
+// Digests of all examples, in order. Reads them all, with a thread for each core.
 std::vector<Digest> example_digests(const Dataset& data);
 DataDigest data_digest(std::span<const Digest> leaves);
 

@@ -16,18 +16,18 @@ Digest digest_of(const Sha256& hash);
 // Begins the hash of a leaf.
 Sha256 leaf_hash();
 
-// Little-endian, 8 bytes.
+// Adds 8 little-endian bytes.
 void add_number(Sha256& hash, std::uint64_t number);
-// The length, and the bytes.
+// Adds the length, then the bytes.
 void add_text(Sha256& hash, std::string_view text);
-// Type and extents, then the elements, row-major and little-endian. The tensor must be in plain host memory.
+// Adds type, axes, extents, and elements, row-major and little-endian. The tensor must be in plain host memory.
 void add_tensor(Sha256& hash, const Tensor& tensor);
 
-// Of a file's bytes.
+// Digest of a file's bytes.
 Digest file_digest(const std::filesystem::path& file);
 
-// work(i) for all i in [0, count), with a thread for each core that this process may use. Throws what one of them
-// throws first.
+// Calls work(i) for all i in [0, count), with a thread for each core that this process may use. If calls throw, begins
+// no further calls, and throws one of their exceptions.
 void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work);
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-// With padding, and without anything that to_base64() would not write.
+// Accepts exactly what to_base64() writes, with padding.
 std::string from_base64(const std::string& text, std::string_view what) {
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// What is signed: the payload with its type and their lengths.
+// Message that is signed: the payload with its type and their lengths.
 std::string envelope_message(std::string_view payload);
 
 // The envelope as JSON, signed with a private key in PEM.

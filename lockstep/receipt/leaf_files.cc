@@ -24,7 +24,7 @@ struct StateRecord {
   std::uint64_t step = 0, count = 0;
 };
 
-// Calls `use` for each whole record until it returns false. Returns the number of bytes of the records before.
+// Calls `use` for each whole record until it returns false. Returns the number of bytes of the records before that.
 std::uintmax_t for_each_record(std::ifstream& in, const std::function<bool(StateRecord, std::vector<Digest>)>& use) {
   in.seekg(0, std::ios::end);
   const auto all = static_cast<std::uintmax_t>(std::max<std::streamoff>(in.tellg(), 0));

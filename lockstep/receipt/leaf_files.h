@@ -1,5 +1,5 @@
-// Internal: the Merkle leaves beside a receipt. Without them a receipt says that data or a state differ; with them,
-// also which example or which parameter. They need no trust: their root is in the receipt.
+// Internal: files of Merkle leaves beside a receipt. The receipt alone shows that data or a state differ; the leaves
+// show which example or parameter differs. They need no trust, because their root is in the receipt.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ std::filesystem::path leaf_file(const std::filesystem::path& receipt, std::strin
 
 // 32 bytes for each leaf.
 void write_leaves(const std::filesystem::path& file, std::span<const Digest> leaves);
-// Nothing if there is no file of `count` leaves with this root: a tree's inner nodes have it, too.
+// Returns nothing unless the file has `count` leaves with this root. A row of inner nodes has the same root.
 std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file, std::int64_t count,
                                                const Digest& root);
 
-// The leaves of the state at each link: step, count, leaves; then those of the next one.
+// File with the leaves of the state at each link. A record is step, count, leaves.
 class StateLeaves {
  public:
-  // Keeps what the file has of steps up to `step`; removes the rest.
+  // Keeps the records of steps up to `step`, and removes the others.
   StateLeaves(std::filesystem::path file, std::int64_t step);
   void add(std::int64_t step, std::span<const Digest> leaves);
 
@@ -32,7 +32,7 @@ class StateLeaves {
   std::filesystem::path file_;
 };
 
-// Nothing if the file has none of this step with this root.
+// Returns nothing if the file has no record of this step with this root.
 std::optional<std::vector<Digest>> read_state_leaves(const std::filesystem::path& file, std::int64_t step,
                                                      const Digest& root);
 

@@ -25,10 +25,10 @@ using Digest = std::array<std::byte, 32>;
 
 // 64 lower-case hexadecimal digits.
 std::string hex(const Digest& digest);
-// Nothing for any other text.
+// Returns nothing for any other text.
 std::optional<Digest> parse_digest(std::string_view text);
 
-// Of no leaves: SHA-256 of nothing.
+// The root of no leaves is the SHA-256 of no bytes.
 Digest merkle_root(std::span<const Digest> leaves);
 // The siblings on the way from leaf `index` to the root, lowest first. Throws if there is no such leaf.
 std::vector<Digest> merkle_proof(std::span<const Digest> leaves, std::size_t index);

@@ -21,7 +21,7 @@ template <typename T>
 using OpenSsl = std::unique_ptr<T, FreeOpenSsl>;
 using Key = OpenSsl<EVP_PKEY>;
 
-// Nobody is asked for a password.
+// Refuses a key with a password instead of asking for it.
 int no_password(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*user*/) { return -1; }
 
 Key read_key(std::string_view pem, std::string_view origin, bool is_private) {

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// A recipe keeps its order.
+// Keeps the order of a recipe.
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kStatementType = "https://in-toto.io/Statement/v1";
@@ -47,9 +47,9 @@ Digest next_hash(const Digest& before, const ReceiptLink& link) {
   return digest_of(hash);
 }
 
-// Reading. Errors get the file's name from the caller.
+// Functions that read a receipt. The caller adds the name of the file to their errors.
 
-// Objects have these names and no others.
+// Throws unless the object has the required names and no others, except maybe `optional`.
 void check_names(const Json& object, const char* what, std::initializer_list<const char*> required,
                  const char* optional = nullptr) {
   check(object.is_object(), "{} is {}, expected an object", what, excerpt(object));
@@ -142,7 +142,7 @@ Receipt receipt_from(const Json& statement) {
     check_names(subject, "a subject", {"name", "digest"});
     check_names(subject.at("digest"), "a digest", {"sha256"});
     const std::string& name = text_in(subject.at("name"), "a name");
-    // Names are printed.
+    // Names are printed, so they must not have control characters.
     check(!name.empty() && name.size() <= 4096 &&
               std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }),
           "a subject is named {}, expected a file's name", excerpt(subject.at("name")));
@@ -226,7 +226,7 @@ Receipt Receipt::from_json(std::string_view text, std::string_view origin) {
 }
 
 SignedReceipt parse_receipt(std::string_view text, std::string_view origin, std::string_view public_key) {
-  // Only an envelope has a payload; the parsers below tell all that is wrong with either.
+  // Only an envelope has a payload; the parsers below report all errors of either form.
   bool is_signed = false;
   try {
     parse_json<Json>(text, {.what = fmt::format("{}: it", origin), .depth = 8, .names = 1000},
@@ -261,7 +261,7 @@ void write_receipt(const std::filesystem::path& file, const Receipt& receipt, co
 }
 
 bool is_signed_with(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key) {
-  // A key has one signature for a text.
+  // Ed25519 is deterministic: a key has one signature for a text.
   return read_file(file, kMostReceiptBytes) == receipt_text(receipt, sign_key);
 }
 

@@ -52,7 +52,7 @@ struct ReceiptSubject {
 
 class Receipt {
  public:
-  // What decides the bits, which h_0 stands for.
+  // What decides the bits. h_0 is its hash.
   struct Head {
     std::string version;               // of Lockstep
     std::int64_t kernel_revision = 0;  // LOCKSTEP_KERNEL_REVISION
@@ -60,7 +60,7 @@ class Receipt {
     Recipe recipe;
     DataDigest train;
     std::optional<DataDigest> test;
-    // The state before the first step: its number is 0, unless the receipt of the earlier steps was lost.
+    // The step before the first one of the receipt, 0 unless the receipt of earlier steps was lost, and its state.
     std::int64_t start_step = 0;
     Digest start{};
   };
@@ -69,9 +69,9 @@ class Receipt {
 
   const Head& head() const { return head_; }
   const std::vector<ReceiptLink>& links() const { return links_; }
-  // That of the last link.
+  // Step of the last link, or start_step without links.
   std::int64_t steps() const { return links_.empty() ? head_.start_step : links_.back().step; }
-  // The last link's hash together with the subjects.
+  // Hash of the last link's hash and the subjects.
   Digest final_hash() const;
 
   // Throws unless the step is later than all others and the loss is finite.
@@ -83,8 +83,8 @@ class Receipt {
   void set_subject(const std::string& name, const Digest& sha256);
   void remove_subject(const std::string& name);
 
-  // The statement, and back. Safe for text from anywhere: throws an Error that begins with `origin` for anything but a
-  // statement whose links and final hash follow from each other and from the head.
+  // Convert to the statement and back. Safe for text from anywhere: throws an Error that begins with `origin` for
+  // anything but a statement whose links and final hash follow from each other and from the head.
   std::string json() const;
   static Receipt from_json(std::string_view text, std::string_view origin);
 
@@ -97,7 +97,7 @@ class Receipt {
 
 struct SignedReceipt {
   Receipt receipt;
-  // SHA-256 of the key that the envelope names, as public key in DER. Empty: there is no signature.
+  // SHA-256 of the public key, in DER, that the envelope names. Empty: there is no signature.
   std::string key_id{};
 };
 
@@ -106,9 +106,9 @@ struct SignedReceipt {
 SignedReceipt read_receipt(const std::filesystem::path& file, const std::filesystem::path& public_key = {});
 // The same for text. `public_key` is PEM itself, not a file.
 SignedReceipt parse_receipt(std::string_view text, std::string_view origin, std::string_view public_key = {});
-// The text of a file. With a private key (PEM), signed.
+// Returns the text of a receipt file, signed if there is a private key (PEM).
 std::string receipt_text(const Receipt& receipt, const std::filesystem::path& sign_key = {});
-// Replaces the file at once.
+// Replaces the file atomically.
 void write_receipt(const std::filesystem::path& file, const Receipt& receipt,
                    const std::filesystem::path& sign_key = {});
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kCheckpointFile = "/weights.safetensors";
 
-// Of the weights of a checkpoint, as its writer computed it.
+// Digest of the weights of a checkpoint, as its writer computed it.
 Digest digest_in_manifest(const std::filesystem::path& checkpoint) {
   const CheckpointManifest manifest = read_manifest(checkpoint);
   const auto weights = manifest.files.find("weights.safetensors");
@@ -26,7 +26,7 @@ Digest digest_in_manifest(const std::filesystem::path& checkpoint) {
   return *digest;
 }
 
-// The receipt that the run continues, with its leaves beside `file`.
+// Returns the receipt that the run continues. Copies its leaves beside `file` if it is elsewhere.
 std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::filesystem::path& resumed_from) {
   const std::filesystem::path& file = options.file;
   std::error_code error;
@@ -35,7 +35,7 @@ std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::f
     found = resumed_from / file.filename();
     if (resumed_from.empty() || !std::filesystem::exists(found, error)) return std::nullopt;
     std::filesystem::copy_file(leaf_file(found, "state"), leaf_file(file, "state"),
-                               std::filesystem::copy_options::overwrite_existing, error);  // they are a convenience
+                               std::filesystem::copy_options::overwrite_existing, error);  // optional
   }
   SignedReceipt earlier = read_receipt(found);
   check(!options.sign_key.empty() || earlier.key_id.empty(),
@@ -49,7 +49,7 @@ std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::f
   return std::move(earlier.receipt);
 }
 
-// Whether the receipt is of the run whose head this is.
+// Throws unless the receipt is of the run whose head is `mine`.
 void check_continues(const Receipt& receipt, const Receipt::Head& mine, const std::string& file) {
   const Receipt::Head& found = receipt.head();
   const char* what = recipe_hash(found.recipe) != recipe_hash(mine.recipe) ? "another recipe"
@@ -96,7 +96,7 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
     states_.emplace(leaf_file(file, "state"), step);
     return;
   }
-  // Nobody shall take an older file for the receipt of this run if it ends before its first link.
+  // Removes an older file, so that nobody takes it for this run's receipt if the run ends before its first link.
   std::error_code none;
   std::filesystem::remove(file, none);
   head.start_step = step;
@@ -127,7 +127,7 @@ void ReceiptWriter::set_checkpoints(const std::vector<std::filesystem::path>& fo
     try {
       receipt_->set_subject(name, digest_in_manifest(folder));
     } catch (const Error&) {
-      // Of an older one that is damaged, which resume() passes over, the receipt says nothing.
+      // Leaves out an older checkpoint that is damaged, which resume() passes over.
       if (folder == folders.front()) throw;
     }
   }
@@ -139,7 +139,7 @@ bool ReceiptWriter::due() const {
 }
 
 void ReceiptWriter::write() {
-  // in-toto has no statement about nothing.
+  // An in-toto statement needs a subject.
   if (receipt_->subjects().empty()) return;
   write_receipt(options_.file, *receipt_, options_.sign_key);
   written_ = std::chrono::steady_clock::now();

@@ -18,9 +18,9 @@ namespace lockstep {
 
 class ReceiptWriter {
  public:
-  // `head` without data and start. `step` and `state`: where the run stands. If it has made steps, continues the
-  // receipt in the file, or else that of the same name in `resumed_from`; a receipt of another run is an error. Without
-  // one, the receipt begins at this step.
+  // `head` lacks data and start. `step` and `state` are the position of the run. After the first step, continues the
+  // receipt in the file or, if there is none, that of the same name in `resumed_from`; a receipt of another run is an
+  // error. Without a receipt, begins one at this step.
   ReceiptWriter(ReceiptOptions options, Receipt::Head head, const Dataset& train, const Dataset* test,
                 std::int64_t step, const StateDigest& state, const std::filesystem::path& resumed_from);
 
@@ -28,10 +28,10 @@ class ReceiptWriter {
   void add_link(std::int64_t step, const StateDigest& state, double loss);
   // weights_sha256() after the last link.
   void set_weights(const Digest& weights) { receipt_->set_subject("weights", weights); }
-  // The checkpoints that are there, newest first: their weights become subjects, with the hashes of their manifests.
-  // Those of removed ones go.
+  // Makes the weights of these checkpoints, newest first, subjects with the hashes of their manifests. Removes the
+  // subjects of other checkpoints.
   void set_checkpoints(const std::vector<std::filesystem::path>& folders);
-  // Whether the file was not written a moment ago: it grows with each link.
+  // Whether 10 s have passed since the last write(), whose file grows with each link.
   bool due() const;
   void write();
 

@@ -1,5 +1,5 @@
-// Internal: Ed25519 signatures, by OpenSSL. Keys are PEM text. A static build has none: OpenSSL's keys know every
-// algorithm, and would add a third to the program's size.
+// Internal: Ed25519 signatures, by OpenSSL. Keys are PEM text. A static build has none, because OpenSSL's code for keys
+// has every algorithm, and would add a third to the program's size.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep {
 
 struct Signature {
   std::string key_id;  // SHA-256 of the public key in DER, in hexadecimal digits
-  std::string bytes;   // 64
+  std::string bytes;   // 64 bytes
 };
 
 // `origin` names the key in errors.

@@ -77,7 +77,7 @@ std::string first_difference(const StateDigest& state, const std::vector<Digest>
   if (leaves.size() != state.leaves.size()) return "";
   const auto [mine, other] = std::ranges::mismatch(state.leaves, leaves);
   if (mine == state.leaves.end()) return "";
-  // Sums and rates of the optimizer follow from a weight: name that one if it differs, too.
+  // The optimizer's state follows from the weights, so a weight that differs is named first.
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (state.leaves[i] != leaves[i] && state.names[i].find('/') == std::string::npos) return state.names[i];
   }

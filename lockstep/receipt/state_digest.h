@@ -1,5 +1,5 @@
-// Internal: the state of a training as a Merkle tree: parameters, buffers, the optimizer's state, the average of the
-// weights, and the loss scale, a leaf each, sorted by name.
+// Internal: the state of a training run as a Merkle tree with one leaf each, sorted by name, for parameters, buffers,
+// the optimizer's state, the average of the weights, and the loss scale.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ struct StateDigest {
   std::vector<Digest> leaves;
   Digest root{};
 
-  // The leaves in hexadecimal digits, for logs.
+  // Leaves by name, in hexadecimal digits, for logs.
   std::map<std::string, std::string> by_name() const;
 };
 
@@ -34,10 +34,10 @@ struct StateDigest {
 std::vector<std::pair<std::string, Tensor>> named_parts(const TrainingStateParts& parts);
 
 StateDigest state_digest(const TrainingStateParts& parts);
-// Of a checkpoint on disk, without a model.
+// The same for a checkpoint, without a model.
 StateDigest state_digest(const CheckpointContents& checkpoint);
 
-// The first name whose leaf differs. Empty if there is none, or if there are not as many leaves.
+// Returns the first weight, or else the first name, whose leaf differs. Empty if there is none, or not as many leaves.
 std::string first_difference(const StateDigest& state, const std::vector<Digest>& leaves);
 
 }  // namespace lockstep

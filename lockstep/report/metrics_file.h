@@ -1,4 +1,4 @@
-// How a run is doing, as a file for Prometheus. Each rank has its own.
+// Progress of a run, as a file for Prometheus. Each rank has its own file.
 //
 //   trainer.observe(std::make_shared<MetricsFile>(trainer, "run.prom"));
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// metrics.prom of rank 0, metrics.rank1.prom of rank 1.
+// Returns metrics.prom for rank 0, metrics.rank1.prom for rank 1.
 std::filesystem::path metrics_file(const std::filesystem::path& path, int rank);
 
 class MetricsFile final : public TrainingObserver {

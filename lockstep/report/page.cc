@@ -39,7 +39,7 @@ std::string facts_table(const PageTexts& facts) {
   return page + "</table>\n";
 }
 
-// Fewer steps: the means of `together` neighbors.
+// Reduces the steps to at most kMostDrawnSteps: the means over neighbors.
 std::vector<PageStep> drawn_steps(const std::vector<PageStep>& steps) {
   const std::size_t together = (steps.size() + kMostDrawnSteps - 1) / kMostDrawnSteps;
   if (together <= 1) return steps;
@@ -61,7 +61,7 @@ std::string steps_plots(const std::vector<PageStep>& all) {
   const PageStep* before = nullptr;
   for (const PageStep& s : steps) {
     const auto x = static_cast<double>(s.step);
-    if (before && s.step - s.count > before->step) {  // a page of the steps between is missing
+    if (before && s.step - s.count > before->step) {  // steps in between are missing
       const CurvePoint gap{x, std::numeric_limits<double>::quiet_NaN()};
       for (Curve* curve : {&loss, &smooth, &rate, &speed}) curve->points.push_back(gap);
       mean = weights = 0;
@@ -89,10 +89,10 @@ std::string steps_plots(const std::vector<PageStep>& all) {
   return page + card(std::move(speed), 5, false);
 }
 
-// Which of many epochs a page shows: every how many.
+// Distance between the epochs that a page shows, which is above 1 if there are many.
 std::size_t epochs_apart(std::size_t epochs) { return (epochs + kMostShownEpochs - 1) / kMostShownEpochs; }
 
-// Fewer points, with the smallest, the largest, and the last one, which the legend names.
+// Reduces the points, but keeps the smallest, the largest, and the last one, which the legend names.
 Curve drawn_epochs(const Curve& all) {
   const std::size_t apart = epochs_apart(all.points.size());
   if (apart <= 1) return all;
@@ -375,7 +375,7 @@ std::string results(const ReportPage& p) {
   return page + worst_examples(r);
 }
 
-// On GPUs, data_seconds is an upper bound.
+// Says "at most", because data_seconds is an upper bound on GPUs.
 std::string data_wait(const std::vector<EpochReport>& epochs) {
   double waited = 0, all = 0;
   for (const EpochReport& e : epochs) waited += e.data_seconds, all += e.seconds;
@@ -434,7 +434,7 @@ std::string timeline(const ReportPage& p) {
   return page + "</tbody></table></div>\n";
 }
 
-// A model as boxes in boxes.
+// A module as a box that holds the boxes of its children.
 struct LayerBox {
   const LayerSummary* layer = nullptr;
   std::string name;  // within its parent
@@ -481,7 +481,7 @@ std::string model(const ReportPage& p) {
   if (p.layers.empty()) return "";
   LayerBox root{.layer = &p.layers.front()};
   for (const LayerSummary& layer : std::span(p.layers).subspan(1)) {
-    // Names are paths, and a module comes after the one that holds it.
+    // Names are paths, and a module comes after its parent.
     LayerBox* parent = &root;
     std::string_view rest = layer.name;
     for (bool deeper = true; deeper;) {
@@ -538,7 +538,7 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// A browser runs this script and uses this style alone, and fetches nothing, whatever names the page has.
+// Makes a browser run only this script, use only this style, and fetch nothing, whatever names the page has.
 std::string content_policy() {
   const auto source = [](std::string_view text) {
     Sha256 hash;
@@ -577,7 +577,7 @@ std::string report_html(const ReportPage& p) {
   if (!p.command.empty()) put(page, "<h3>Command</h3>\n<pre>{}</pre>\n", html(p.command));
   page += table_section("Hashes", p.hashes) + table_section("Machine", p.machine);
   if (!p.data.empty()) {
-    std::string data = p.data;  // JSON may write < as an escape, and must here
+    std::string data = p.data;  // as an escape, because </script> would end the data
     for (std::size_t at = 0; (at = data.find('<', at)) != std::string::npos;) data.replace(at, 1, "\\u003c");
     put(page, "{}{}{}\n", kDataBegin, data, kDataEnd);
   }

@@ -21,7 +21,7 @@ using PageTexts = std::vector<std::pair<std::string, std::string>>;  // names an
 
 // One step, or the means over several steps in a row.
 struct PageStep {
-  std::int64_t step = 0;  // the last of them
+  std::int64_t step = 0;  // the last of these steps
   std::int64_t epoch = 0;
   std::int64_t count = 1;
   double loss = 0, learning_rate = 0, images_per_second = 0;
@@ -30,11 +30,11 @@ struct PageStep {
 // Merges `more`, the steps that follow, into `sum`: each value becomes the mean over both.
 void add_step(PageStep& sum, const PageStep& more);
 
-// What the test examples gave.
+// Results on the test examples.
 struct PageResults {
-  std::int64_t examples = 0, of = 0;  // the first `examples` of all
+  std::int64_t examples = 0, of = 0;  // the first `examples` of `of`
   double seconds = 0;
-  // Row i, column j: examples of class i of which the model said j.
+  // Row i, column j: number of examples of class i of which the model said j.
   std::vector<std::vector<double>> confusion{};
   std::vector<std::string> classes{};  // may be fewer than the rows
   struct Scatter {
@@ -45,12 +45,12 @@ struct PageResults {
   struct Example {
     std::string name;              // "example 17", or a file
     double loss = 0;               // or the error
-    std::string truth, predicted;  // a class and another, or numbers; `predicted` is empty if the class is right
+    std::string truth, predicted;  // classes or numbers; `predicted` is empty if the class is right
     double probability = 0;        // of the class that the model said
     std::string picture{};         // a data: URI
     bool small_picture = false;    // its pixels are shown as squares
-    PageTexts inputs{};            // of a row
-    std::vector<std::pair<std::string, double>> characters{};  // of a text, with their losses
+    PageTexts inputs{};            // the cells of a row
+    std::vector<std::pair<std::string, double>> characters{};  // of a text, and their losses
   };
   std::vector<Example> worst{};
 };
@@ -71,7 +71,7 @@ struct PageTimeline {
     std::vector<Span> spans{};
   };
   std::vector<Lane> lanes{};
-  double picture_seconds = 0;  // what the spans cover
+  double picture_seconds = 0;  // the time that the spans cover
   struct Operation {
     std::string name;
     std::int64_t count = 0;
@@ -82,10 +82,10 @@ struct PageTimeline {
 
 struct ReportPage {
   std::string title, status;
-  bool good = true;      // the status is no failure
+  bool good = true;      // false: the status is a failure
   PageTexts headline{};  // a few large numbers
   std::vector<PageStep> steps{};
-  // By epoch: metrics and losses.
+  // Curves of metrics and losses by epoch.
   std::vector<PlotPanel> panels{};
   std::vector<EpochReport> epochs{};
   std::int64_t planned_epochs = 0;
@@ -95,12 +95,12 @@ struct ReportPage {
   std::vector<LayerSummary> layers{};
   PageTexts recipe{}, hashes{}, machine{};
   std::string command{};
-  // For the page of a run that continues this one: JSON that read_page_data() finds.
+  // JSON that read_page_data() finds, for the page of a run that continues this one.
   std::string data{};
 };
 
 std::string report_html(const ReportPage& page);
-// ReportPage::data of a page; empty if it has none.
+// Returns ReportPage::data of a page; empty if it has none.
 std::string read_page_data(const std::string& html);
 
 // data:image/png;base64,...

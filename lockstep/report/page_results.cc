@@ -22,8 +22,8 @@ constexpr std::int64_t kMostExamples = 10'000;
 constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500,
                       kMostClasses = 2000;  // of the confusion matrix, which has 32 MB then
 
-// An example's pixels as u8 [channels, height, width], as they were before they became the model's input. Values
-// outside of what pictures have are stretched from the least to the largest.
+// Returns an example's pixels as u8 [channels, height, width], without the model's normalization. If some are outside 0
+// to 1, the range from the least to the largest becomes 0 to 255.
 Tensor pixels_of(const Tensor& x, const DataSchema& schema) {
   const std::int64_t channels = x.size(0) == 3 ? 3 : 1, area = x.size(1) * x.size(2);
   std::vector<double> values(static_cast<std::size_t>(channels * area));
@@ -49,7 +49,7 @@ Tensor pixels_of(const Tensor& x, const DataSchema& schema) {
   return Tensor::from(bytes, {channels, x.size(1), x.size(2)});
 }
 
-// The cells of an encoded row.
+// Returns the cells of an encoded row by the names of their columns.
 PageTexts inputs_of(const Tensor& x, const TableSchema& table) {
   const std::vector<float> row = x.to_vector<float>();
   PageTexts inputs;
@@ -121,7 +121,7 @@ class Examination {
     }
   }
 
-  // A file, or the number that `eval` gives it.
+  // Returns the name of an example: a file, or the number that `lockstep eval` gives it.
   std::string name_of(std::size_t i) const {
     const std::string name =
         data_.validation_name ? data_.validation_name(static_cast<std::int64_t>(i)) : std::to_string(i + 1);
@@ -161,7 +161,7 @@ class Examination {
                                 : data_uri("image/jpeg", encode_jpeg(pixels, {.quality = 80}));
   }
 
-  // PageTexts name their classes as JSON does: "a", "\n".
+  // Class names of texts are characters as in JSON: "a", "\n".
   std::string shown_character(std::size_t c) const {
     const std::string name = class_name(c);
     if (name == "\"\\n\"") return "\n";

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Runs the model in evaluation mode on this rank's devices, on at most 10,000 of the examples, and stops between two
-// batches when the time is over. Changes no weights and no random numbers. Other ranks take no part.
+// Runs the model in evaluation mode on this rank's devices, on the first 10,000 validation examples at most, and stops
+// between two batches after `limit`. Changes no weights and no random numbers. Other ranks take no part.
 PageResults examine(Module& net, const DataSource& data, const TrainerOptions& training,
                     std::chrono::milliseconds limit);
 

@@ -21,7 +21,7 @@ double in_seconds(std::chrono::nanoseconds time) { return std::chrono::duration<
 
 PageTimeline describe_timeline(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t steps) {
   const std::vector<TraceRecord> records = trace.records();
-  // Lanes drop their oldest records.
+  // Begins with the first record that is left, because lanes drop their oldest records.
   for (const TraceRecord& r : records) {
     if (r.begin_ns < begin_ns) continue;
     begin_ns = r.begin_ns;

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Summarizes the records that begin in [begin_ns, end_ns), in which there were so many steps, and draws the last step's
-// time. `what` stays open.
+// Summarizes the records that begin in [begin_ns, end_ns), the time of `steps` steps, and draws the last 1 / steps of
+// it. Leaves `what` empty.
 PageTimeline describe_timeline(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t steps);
 
 }  // namespace lockstep

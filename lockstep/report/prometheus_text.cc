@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// In labels and in help texts.
+// Escapes a label or, without `quotes`, a help text.
 std::string escape_label(std::string_view text, bool quotes) {
   std::string escaped;
   for (const char c : valid_utf8(text)) {

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 struct PrometheusMetric {
-  std::string name;  // letters, digits, and _; of a counter, with _total at the end
+  std::string name;  // letters, digits, and _; that of a counter ends in _total
   std::string help;
-  bool counter = false;  // it only grows; else a gauge
+  bool counter = false;  // the value only grows; otherwise it is a gauge
   struct Sample {
     std::vector<std::pair<std::string, std::string>> labels;  // any bytes; those that are not UTF-8 become U+FFFD
     double value = 0;

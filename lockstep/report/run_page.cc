@@ -97,7 +97,7 @@ class RunPage::Contents {
   void abort(const std::string& why);
 
  private:
-  // Ends the recording, if steps have not.
+  // Ends the recording unless a step has ended it already.
   void end_timeline();
   void take_steps(const TrainingPosition& start);
   std::string data() const;
@@ -113,13 +113,13 @@ class RunPage::Contents {
   const std::filesystem::path file_;
   Module* module_ = nullptr;
   std::vector<PageStep> steps_;
-  std::int64_t each_ = 1;  // steps in one of them
+  std::int64_t each_ = 1;  // steps in one element of steps_
   std::int64_t first_step_ = 0;
   std::int64_t last_step_ = 0;
   std::vector<LayerSummary> layers_;
   std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
   const std::string started_ = utc_now();
-  std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
+  std::vector<EpochReport> epochs_;  // of the whole run, including those before it was resumed
 
   std::optional<Timeline> own_timeline_;
   const Timeline* timeline_ = nullptr;
@@ -212,7 +212,7 @@ void RunPage::Contents::step(const StepReport& r) {
     each_ *= 2;
     steps_ = std::move(joined);
   }
-  // A report comes when the step is over; later ones are under way.
+  // A report comes when its step is over; later steps are in flight.
   if (timeline_ && window_first_ == 0 && r.step == first_step_ + kWarmUp) {
     window_begin_ = timeline_->trace().elapsed_ns();
     window_first_ = r.step;
@@ -222,7 +222,7 @@ void RunPage::Contents::step(const StepReport& r) {
   write_now_and_then();
 }
 
-// Tests after an epoch are no training.
+// Ends a shorter timeline with its epoch, which is reported after its tests.
 void RunPage::Contents::epoch(const EpochReport& report) {
   epochs_.push_back(report);
   if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
@@ -256,7 +256,7 @@ void RunPage::Contents::write_now_and_then() {
   write({.status = running_status()});
 }
 
-// Also of a run that never began, because another observer could not start: a page in the folder stays.
+// Does nothing for a run that never began because another observer could not start, so that an older page stays.
 void RunPage::Contents::abort(const std::string& why) {
   if (module_ == nullptr) return;
   end_timeline();
@@ -320,7 +320,7 @@ void RunPage::Contents::add_facts(ReportPage& page) const {
   for (const EpochReport& e : epochs_) seconds += e.seconds;
   if (!epochs_.empty()) {
     const EpochReport& last = epochs_.back();
-    // Of a run that was interrupted, or failed, later than in its last test.
+    // A run that was interrupted or failed may have steps after its last epoch report.
     const bool is_old = !steps_.empty() && steps_.back().epoch > last.epoch;
     const std::string when = is_old ? fmt::format(", epoch {}", last.epoch) : "";
     if (last.test.total > 0)

@@ -1,5 +1,5 @@
-// The page of a training run, report.html: collects what it shows, and writes it now and then, at the end, and when the
-// run fails.
+// The page of a training run, report.html. It is written at the start, every 30 s or more, at the end, and when the run
+// fails.
 //
 //   trainer.observe(std::make_shared<RunPage>(trainer, RunPageOptions{.folder = "runs/7", .title = "LeNet"}));
 #pragma once
@@ -18,23 +18,23 @@ namespace LOCKSTEP_API lockstep {
 struct RunPageOptions {
   // report.html is written here. The folder is made if it does not exist.
   std::filesystem::path folder{};
-  // The headline; empty: the recipe's "model".
+  // Title of the page; empty: the recipe's "model".
   std::string title{};
-  // The data that the trainer trains on: shows a confusion matrix or a scatter, and the worst examples of the
-  // validation part. Null: the page has neither.
+  // Data that the trainer trains on. The page then shows a confusion matrix or a scatter plot of the validation part,
+  // and its worst examples. Null: it has neither.
   std::shared_ptr<const DataSource> data{};
-  // The folder of a checkpoint from which the run goes on, or its run's: earlier steps are taken from a page there, if
-  // that is of the same recipe. They are also taken from a page in `folder`.
+  // Folder of the checkpoint that the run continues, or of that checkpoint's run. Earlier steps are taken from a page
+  // there, or from one in `folder`, if its recipe is the same.
   std::filesystem::path resumed_from{};
   // Shows the command line and the host's name.
   bool origin = false;
-  // One of these shows a timeline of some early steps: a recording that exists, which must live until the training
-  // ends, or the Runtime that trains.
+  // Set one of these to show a timeline of some early steps: a recording in progress, which must live until the
+  // training ends, or the Runtime that trains.
   const Timeline* timeline = nullptr;
   Runtime* runtime = nullptr;
 };
 
-// For rank 0. Runs the model on validation examples at the end, without a change of weights or random numbers.
+// For rank 0. Runs the model on validation examples at the end, and changes no weights and no random numbers.
 class RunPage final : public TrainingObserver {
  public:
   // The trainer must outlive the page.

@@ -15,9 +15,9 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Of accuracy, losses, and other metrics. by_others: other metrics come first, and accuracy is left out, as for texts,
-// which are judged by their perplexity, and for numbers, by their error. Metric::smaller_is_better says which value of
-// a curve is the best one.
+// Returns panels of accuracy, losses, and other metrics. by_others: if there are other metrics, they come first and
+// accuracy is left out, as for texts, which are judged by perplexity, and for numbers, which are judged by error.
+// Metric::smaller_is_better decides which value of a curve is its best one.
 std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, const std::vector<Metric>& metrics,
                                   bool by_others);
 
@@ -44,7 +44,7 @@ class RunPlot final : public TrainingObserver {
   const std::filesystem::path file_;
   const RunPlotOptions options_;
   std::vector<Metric> metrics_;      // of the training
-  std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
+  std::vector<EpochReport> epochs_;  // of the whole run, including those before it was resumed
 };
 
 }  // namespace lockstep

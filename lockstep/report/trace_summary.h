@@ -32,7 +32,7 @@ struct TraceSummary {
   // name begins with "compute" had one. Communication makes a step longer by that part.
   std::chrono::nanoseconds communication{0};
   std::chrono::nanoseconds exposed{0};
-  // 1 - (step - step without communication) / communication alone; empty if there was no communication.
+  // Share of the communication that computation hides: 1 - exposed / communication. Empty without communication.
   std::optional<double> hidden() const;
 };
 

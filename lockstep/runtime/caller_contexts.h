@@ -11,14 +11,14 @@ namespace lockstep {
 
 struct DeviceState;
 
-// Those that no thread has now. They stay, because the device's helpers know their teams.
+// The contexts that no thread uses now. They are kept, because the device's helpers refer to their teams.
 struct CallerContexts {
   std::mutex mutex;
   std::vector<std::unique_ptr<KernelContext>> free;
 };
 
-// A thread's, for as long as this object exists. The thread counts as one of the device's busy lanes, so helpers leave
-// it a core.
+// Gives a thread a kernel context while this object exists. The thread counts as one of the device's busy lanes, so
+// helpers leave it a core.
 class CallerContext {
  public:
   // `device` is a CPU device, and must outlive this object.

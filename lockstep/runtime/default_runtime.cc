@@ -43,7 +43,7 @@ class ProcessRuntimes {
     std::erase(own_, &runtime);
   }
 
-  // With these devices if it is made.
+  // Returns the default Runtime. Makes it with these devices if there is none.
   Runtime& default_runtime(const WantedDevices& wanted) {
     std::scoped_lock lock(mutex_);
     if (!own_.empty()) return only("default runtime", "the devices by name");
@@ -136,7 +136,7 @@ class ProcessRuntimes {
   std::mutex mutex_;
   std::vector<Runtime*> own_;  // in the order of their creation
   std::unique_ptr<Runtime> made_;
-  ::pid_t process_ = 0;  // that made it
+  ::pid_t process_ = 0;  // the process that made it
   bool ended_ = false;
   const std::shared_ptr<RandomState> random_ = std::make_shared<RandomState>();
 };

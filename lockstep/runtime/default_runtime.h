@@ -1,10 +1,10 @@
-// The Runtime of programs that do not say which. A model, a function, or devices() that needs a device asks here.
+// The Runtime of programs that do not name one. Whatever needs a device, such as a model or devices(), asks here.
 //
 //   Tensor x = randn({64, 784}).to(devices()[0]);  // all GPUs, or one CPU device with all cores
 //
-// The default is the program's own Runtime while one lives, a Job's included. Otherwise it is the process's, which is
-// made when something first asks for it, has the default options, and lives until the program exits. Its devices are
-// those of devices(wanted), or of the environment variable LOCKSTEP_DEVICES, a number or a list, or all GPUs, or one
+// The default is the program's own Runtime while one lives, including a Job's. Otherwise it is the process's Runtime,
+// which is made at the first request, has the default options, and lives until the program exits. Its devices are those
+// of devices(wanted), else of the environment variable LOCKSTEP_DEVICES (a number or a list), else all GPUs, else one
 // CPU device.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Throws if several Runtimes of the program live: then name the devices. While the program exits, it throws, too.
+// Throws if the program has several Runtimes (name the devices then), and while the program exits.
 //
 // At exit, the process's Runtime waits for its work. A failure that no wait has thrown is then written to stderr,
 // because nothing is left that could read it. Tensors with static storage survive the Runtime. A process that has this
@@ -24,11 +24,11 @@ Runtime& default_runtime();
 
 // The devices of default_runtime().
 std::vector<Device> devices();
-// The device of that name, such as "cpu:0". Throws if default_runtime() has none of it.
+// Returns the device of that name, such as "cpu:0". Throws if default_runtime() has no such device.
 Device device(std::string_view name);
-// The same as devices(). If there is no Runtime yet, makes the process's with these devices: a number of GPUs, or of
-// CPU devices if there is no GPU (see find_devices), or a list, "cpu:0,cpu:1". Throws if the default Runtime has
-// others: what asks first decides.
+// Returns devices(). If there is no Runtime yet, makes the process's with these devices: a number of GPUs, or of CPU
+// devices if there is no GPU (see find_devices), or a list, "cpu:0,cpu:1". Throws if the default Runtime has other
+// devices, because the first request decides.
 std::vector<Device> devices(const WantedDevices& wanted);
 
 // Waits for all work of default_runtime(), as torch.cuda.synchronize() does. Throws the first failure that no wait has
@@ -37,8 +37,8 @@ void synchronize();
 
 // torch.manual_seed(). Every Runtime of the process, and those made later without a seed of their own, draw from now on
 // what a program with this seed draws at its start: initial weights of models that are made from now on, the order of
-// the data, dropout, rand, and randn. In a thread other than the process's main one, it is for this thread alone, until
-// it makes a Runtime with a seed: threads that train models of their own, as those of a sweep, depend on no other one.
+// the data, dropout, rand, and randn. In a thread other than the main thread, the seed is for this thread alone, until
+// it makes a Runtime with a seed, so that threads which train models of their own, as in a sweep, are independent.
 void manual_seed(std::uint64_t seed);
 
 }  // namespace lockstep

@@ -29,20 +29,20 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<RandomState> runtime_random;  // of its Runtime
-  // Of this thread's draws.
+  // Returns the random state of this thread's draws.
   std::shared_ptr<RandomState> random() const { return RandomState::for_thread(runtime_random); }
   KernelSettings kernels;
   // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
-  // Of threads that compute in place of the lanes; see caller_context.h.
+  // Contexts of threads that compute in place of the lanes; see caller_contexts.h.
   CallerContexts caller_contexts;
-  // The threads that help the compute lanes; null if the user has chosen their number. Declared after the contexts,
-  // which must outlive it.
+  // The threads that help the compute lanes; null if RuntimeOptions sets threads_per_shard, with a single core, in the
+  // serial engine, and on GPUs. Declared after the contexts, which must outlive it.
   std::unique_ptr<HelperPool> helpers;
   // Independent shards run side by side: shard s on lane s modulo the number of lanes.
   std::vector<LaneId> compute_lanes;
   // Copies from the host, and copies to the host and other devices. They are two lanes because a copy out waits for the
-  // computation of its source, and the next batch should not wait behind it.
+  // computation of its source, and the next batch should not wait for that.
   LaneId copy_in_lane, copy_out_lane;
   // Small urgent work that must not hold up a compute lane while it waits for other devices: batch-norm statistics.
   LaneId urgent_lane;
@@ -58,7 +58,7 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   // Returns host_side if there is one, otherwise the device itself.
   Device host_visible_device() const { return Device(host_side ? host_side.get() : this); }
 
-  // Null for a lane of another device.
+  // Returns the kernel context of a lane; null for a lane of another device.
   KernelContext* context(LaneId lane) const {
     const auto place = lane.index - compute_lanes.front().index;
     return place >= 0 && place < static_cast<int>(contexts.size()) ? contexts[static_cast<std::size_t>(place)].get()

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// It is null once the thread has ended its other objects: later uses make another one, which stays.
+// Null until the first use, and again after the thread's objects are destroyed; a use after that leaks a new context.
 thread_local KernelContext* context_of_thread = nullptr;
 
 struct ContextEnd {

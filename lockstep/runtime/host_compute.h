@@ -1,5 +1,5 @@
-// Internal: how host memory computes: the calling thread runs the CPU back end's kernels, with the bits of a CPU device
-// that computes a shard with one thread. Any number of threads do so at once.
+// Internal: computation in host memory: the calling thread runs the CPU back end's kernels, with the bits of a CPU
+// device that computes a shard with one thread. Any number of threads may do so at once.
 #pragma once
 
 #include <exception>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 // Made at first use, and never destroyed: tensors of the host may be global objects.
 Backend& host_backend();
-// This thread's.
+// Returns this thread's context.
 KernelContext& host_context();
 
 // The back end that computes on `device`; kHost: host_backend().

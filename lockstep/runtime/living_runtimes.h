@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// While it lives, `runtime` is one of the program's own. Each has one, except the process's (default_runtime.h).
+// Lists `runtime` among the program's own Runtimes while it lives. Each has one, except the process's default Runtime.
 class LivingRuntime {
  public:
   explicit LivingRuntime(Runtime& runtime);
@@ -26,17 +26,17 @@ class LivingRuntime {
 // Never destroyed.
 const std::shared_ptr<RandomState>& process_random();
 
-// The random state of draws that no device decides, such as those of host tensors: that of the program's Runtime, or
-// process_random() if it has none. Throws if it has several; `what` names who asks.
+// Returns the random state of draws that no device decides, such as those of host tensors: the thread's own, else that
+// of the program's Runtime, else process_random(). Throws if the program has several Runtimes; `what` begins the error.
 RandomState& current_random(std::string_view what);
 
-// The seed that loaders and samplers follow if their options name none: that of the program's Runtimes, or of
-// process_random() if it has none. Throws if they have different seeds; `what` names who asks. See
-// docs/decisions/36-one-seed-by-default.md.
+// Returns the seed that loaders and samplers follow if their options name none: the thread's own, else that of the
+// program's Runtimes, else that of process_random(). Throws if the Runtimes have different seeds; `what` begins the
+// error. See docs/decisions/36-one-seed-by-default.md.
 std::uint64_t default_seed(std::string_view what);
 
-// The seeding of what is made now: the thread's own, or that of the program's Runtime, or of process_random() if it has
-// none. Null if it has several: then the device decides.
+// Returns the seeding of what is made now: the thread's own, else that of the program's Runtime, else that of
+// process_random(). Null if the program has several Runtimes: then the device decides.
 std::shared_ptr<Seeding> current_seeding();
 
 }  // namespace lockstep

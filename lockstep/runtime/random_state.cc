@@ -136,7 +136,7 @@ RandomKey RandomState::next(int shard) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws its own random keys");
   std::scoped_lock lock(mutex_);
   take_back();
-  // The first element counts the draws for all shards.
+  // The first element counts the draws of shard -1.
   const auto place = static_cast<std::size_t>(std::max(shard, -1) + 1);
   if (draws_.size() <= place) draws_.resize(place + 1);
   const std::uint64_t owner = shard < 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(shard);

@@ -18,8 +18,8 @@
 
 namespace lockstep {
 
-// What models take at their construction for their initial values: a seed, and how many trainable parameters the thread
-// has made before since this seed was set. So values depend on no other thread, and not on when they are first read.
+// What a new model takes for its initial values: a seed, and the number of trainable parameters that the thread has
+// made since this seed was set. So the values depend neither on other threads nor on when they are first read.
 class Seeding {
  public:
   enum class By : std::uint8_t { process, runtime, thread };  // runtime: RuntimeOptions::seed
@@ -29,11 +29,11 @@ class Seeding {
   By by() const { return by_; }
   // The same for all seedings of one RandomState.
   const std::shared_ptr<const void>& source() const { return source_; }
-  // The number of the calling thread's parameters before; counts `more` of them.
+  // Counts `more` parameters of the calling thread. Returns their number before.
   std::uint64_t count(std::uint64_t more);
-  // True once: when a second thread's parameters begin with values of this seed, which it has not set for itself.
+  // Returns true once: when parameters of a second thread first use this seed, unless a thread set it for itself alone.
   bool becomes_shared(std::uint64_t thread);
-  // For the threads of this process, each another number.
+  // Returns the number of the calling thread, which no other thread of this process ever has.
   static std::uint64_t this_thread();
 
  private:
@@ -49,23 +49,23 @@ class Seeding {
 class RandomState {
  public:
   RandomState();
-  // The step stays.
+  // Sets the seed and keeps the step.
   void set_seed(std::uint64_t seed, Seeding::By by = Seeding::By::runtime);
-  // The same, at step 0.
+  // Sets the seed and goes to step 0.
   void restart(std::uint64_t seed, Seeding::By by = Seeding::By::process);
   std::uint64_t seed() const;
   // Begins a step: every shard's draws count from zero again. Loading a checkpoint sets the step that it contains.
   void set_step(std::uint64_t step);
-  // The same, `count` steps ahead, or back if it is negative, but not below 0. Optimizers call it.
+  // Does the same, `count` steps ahead, or back if `count` is negative, but not below 0. Optimizers call it.
   void add_steps(std::int64_t count);
-  // The latest step does not count if this update is left out; see PendingUpdates. Once the program knows, draws are
-  // those of a run without the step.
+  // Takes the latest step back if this update is left out; see PendingUpdates. Once the program knows of that, draws
+  // are those of a run without the step.
   void count_if_done(const std::shared_ptr<Engine>& engine, Resource done);
   // Waits for all such updates. From then on, the steps are final.
   void settle_steps();
   std::uint64_t step() const;
-  // All that decides the next keys of this seed, to go back there. A step that is left out in between does not count
-  // after the return either.
+  // Everything that decides the next keys of this seed, so that set_position() can go back there. A step that is left
+  // out in between does not count after that, too.
   struct Position {
     std::uint64_t step = 0;
     std::vector<std::uint64_t> draws = {};
@@ -73,10 +73,10 @@ class RandomState {
   };
   Position position() const;
   void set_position(Position position);
-  // For models that are made now.
+  // Returns the seeding of models that are made now.
   std::shared_ptr<Seeding> seeding() const;
-  // manual_seed() of a thread other than the main one is for this thread alone: `state`, or the thread's own if it has
-  // one.
+  // Returns the thread's own state if it has one, otherwise `state`. manual_seed() in a thread other than the main
+  // thread gives the thread its own state.
   static std::shared_ptr<RandomState> for_thread(const std::shared_ptr<RandomState>& state);
   static const std::shared_ptr<RandomState>& of_thread();
   static void set_of_thread(std::shared_ptr<RandomState> state);

@@ -24,7 +24,7 @@ std::vector<int> cpus_for_copies(const std::vector<int>& all, const std::vector<
   return spare.empty() ? all : spare;
 }
 
-// With cpu_devices, cuda, and cuda_logical for `devices`.
+// Returns the options with cpu_devices, cuda, and cuda_logical set according to `devices`.
 RuntimeOptions resolved(RuntimeOptions options) {
   const WantedDevices& wanted = options.devices;
   if (!wanted.given()) return options;
@@ -62,7 +62,7 @@ Runtime::Runtime(RuntimeOptions options) : Runtime(options, std::make_shared<Ran
     RandomState::set_of_thread(nullptr);
   } else {
     random_->set_seed(before.seed(), Seeding::By::process);
-    // A step later, no key repeats anyway.
+    // In a later step, no key can repeat.
     if (before.step() == 0) random_->set_position(before.position());
   }
   living_ = std::make_shared<const LivingRuntime>(*this);
@@ -217,7 +217,7 @@ void Runtime::synchronize(Device device) {
   std::vector<LaneId> lanes = state.compute_lanes;
   lanes.insert(lanes.end(), {state.copy_in_lane, state.copy_out_lane, state.urgent_lane});
   std::vector<Resource> ends;
-  // The last task of each lane; a lane runs its tasks in order.
+  // Push a last task to each lane, because a lane runs its tasks in order.
   for (LaneId lane : lanes) {
     Task task{.name = "synchronize", .lane = lane};
     task.writes.push_back(ends.emplace_back(engine_->make_resource()));

@@ -56,18 +56,18 @@ struct RuntimeOptions {
   int cpu_devices = 1;
   // Cores of one CPU device; 0: an equal part of all cores.
   int cores_per_device = 0;
-  // T: threads that compute one shard. Not set: as many as the device has cores to spare, so that one shard is computed
-  // on all cores, and as many shards as there are cores on one core each. A number: a device of c cores has floor(c /
-  // T) compute lanes, at least one; 0: all cores of a device. T affects the bits only for bf16, and only on CPUs that
+  // T: number of threads that compute one shard. Not set: as many as the device has cores to spare, so that a single
+  // shard uses all cores, and as many shards as cores use one core each. A number: a device of c cores has floor(c / T)
+  // compute lanes, at least one; 0: all cores of a device. T affects the bits only for bf16, and only on CPUs that
   // multiply bf16 in hardware: if it is not set, one thread computes these products.
   std::optional<int> threads_per_shard = {};
   // For debugging: runs each task at once on the calling thread. Results are the same.
   bool serial = false;
-  // Numbers of the GPUs to use in addition to the CPU devices; see find_gpus().
+  // Indices of the GPUs to use in addition to the CPU devices; see find_gpus().
   std::vector<int> cuda = {};
   // 0: each GPU is one device, "cuda:0". Otherwise the number of logical devices per GPU, "cuda:0/0", "cuda:0/1", and
-  // so on. Each has its own queues and a share of the memory, so a program for several GPUs runs on one, with the same
-  // bits. If `cuda` is empty, this means GPU 0.
+  // so on. Each has its own queues and a share of the memory, so a program for several GPUs runs on a single GPU, with
+  // the same bits. If `cuda` is empty, this means GPU 0.
   int cuda_logical = 0;
   // Bytes that one device on a GPU may use; 0: its share of the GPU's memory.
   std::size_t cuda_memory_limit = 0;
@@ -82,7 +82,7 @@ struct RuntimeOptions {
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
   // The seed of dropout, rand, and randn. InitializeOptions, TrainerOptions, and the options of loaders and samplers
-  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind
+  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws continue after
   // those that the process has made without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
@@ -118,9 +118,9 @@ class Runtime {
   int threads_per_shard() const { return threads_per_shard_; }
   MemoryCounters memory(Device device) const;
 
-  // The number of cores of devices() that compute nothing while this many shards are in flight, dealt out evenly: those
-  // of devices without a shard and, where T is fixed, those beyond T for each shard. T is fixed if RuntimeOptions sets
-  // it, and where it decides the bits. 0 for GPUs.
+  // Returns the number of idle cores of devices() while this many shards, dealt out evenly, are in flight: all cores of
+  // devices without a shard and, where T is fixed, those beyond T per shard. T is fixed if RuntimeOptions sets it, and
+  // where it decides the bits. 0 for GPUs.
   int idle_cores(int shards, DType dtype = DType::f32) const;
 
   // Waits for everything. Throws the first failure that no wait has thrown yet.
@@ -131,7 +131,7 @@ class Runtime {
 
  private:
   friend class ProcessRuntimes;
-  // Not one of the program's own.
+  // Makes the process's Runtime, which is not one of the program's own.
   Runtime(RuntimeOptions options, std::shared_ptr<RandomState> random);
   void add_gpus(const struct DeviceParts& parts);
   void choose(const WantedDevices& wanted);
@@ -151,7 +151,7 @@ std::string str(const std::vector<Device>& devices);
 // Devices that a list or a number asks for.
 struct DeviceList {
   int count = 0;
-  // For a Runtime that has them all: sets cpu_devices, cuda, and cuda_logical.
+  // Options of a Runtime that has all the devices: cpu_devices, cuda, and cuda_logical are set.
   RuntimeOptions options;
   // GPUs that find_devices() left out, and why: "cuda:0 (Tesla T4) has compute capability 7.5, expected at least 8.0".
   std::vector<std::string> left_out = {};
@@ -164,8 +164,8 @@ DeviceList parse_device_list(std::string_view list);
 // Returns `count` GPUs, or CPU devices if there is no GPU. If there are fewer GPUs than `count`, each is split into
 // logical devices. CPU devices share the cores. A count of 0 means all GPUs, or one CPU device. The ranks of one host
 // (LOCAL_RANK of LOCAL_WORLD_SIZE) divide its GPUs; if there are fewer GPUs than ranks, several ranks get the same one.
-// Throws Error if CUDA fails other than for want of a GPU or a driver, so that a program never trains on the CPU by
-// mistake: after fork(), with a driver that is too old, with a GPU that does not answer.
+// Throws Error if CUDA fails although there is a GPU and a driver, so that a program never trains on the CPU by
+// mistake: after fork(), with a driver that is too old, or with a GPU that does not answer.
 DeviceList find_devices(int count = 0);
 
 // The number of GPUs that this process can use: torch.cuda.device_count(). Throws as find_devices() does. If there are

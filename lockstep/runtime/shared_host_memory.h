@@ -16,12 +16,12 @@ struct DeviceState;
 
 class SharedHostMemory final : public MemorySource {
  public:
-  // What all processes that share the limit use, in bytes, tensors included.
+  // Returns the bytes that all processes under the limit use, tensors included.
   using Usage = std::function<std::optional<std::size_t>()>;
 
-  // `limit` in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group, and
-  // a reserve of an eighth, at most 256 MiB, count as well: the out-of-memory killer would end the process without an
-  // error.
+  // `limit`: in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group,
+  // and a reserve of an eighth, at most 256 MiB, count as well, because the out-of-memory killer would kill the process
+  // without an error.
   explicit SharedHostMemory(std::size_t limit, Usage usage = {});
 
   // Adds a device whose free blocks reclaim() may request.
@@ -33,8 +33,8 @@ class SharedHostMemory final : public MemorySource {
   void reclaim() override;
 
  private:
-  // Measures memory that is used, but not for tensors: all used memory without what tensors have taken. Keeps the
-  // highest value, because a tensor uses no memory before its first write, and the difference is then too low.
+  // Measures used memory that does not belong to tensors: all used memory minus what tensors have taken. Keeps the
+  // highest value, because a tensor uses no memory before its first write, so the difference may be too low.
   void measure_others();
 
   const std::size_t limit_;

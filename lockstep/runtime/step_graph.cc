@@ -33,7 +33,7 @@ struct StepGraph::Instance {
   // The graph uses the lanes' memory, so it is destroyed first.
   std::map<int, CapturedLane> lanes;
   std::shared_ptr<StreamGraph> graph;
-  // If times are taken, each task's number within its lane, and the number of tasks on the lanes before it.
+  // If times are taken, each task with the indices of its begin and end among the times of a launch.
   std::vector<TaskPart> parts;
   Resource used;
 };

@@ -20,10 +20,10 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Why a graph is impossible, "convert runs on cpu:0"; empty if it is possible.
+  // Returns why a graph is impossible, "convert runs on cpu:0"; empty if it is possible.
   static std::string why_not(const Recording& tasks, const std::vector<DeviceState*>& devices);
 
-  // Pushes the task. While a timeline is recorded, the task has the times of the recorded ones.
+  // Pushes the task. While a timeline is recorded, it gets the times of the recorded tasks.
   void repeat();
 
  private:
@@ -31,7 +31,7 @@ class StepGraph {
   struct CapturedLane;
 
   std::unique_ptr<Instance> capture(bool timed) const;
-  // The next instance with times; null if there are none.
+  // Returns the next instance with times; null if no times are taken.
   Instance* timed_instance();
 
   const Recording& tasks_;

@@ -46,7 +46,7 @@ class RecordedTasks {
   std::vector<std::function<bool()>> conditions_;
   // Tensors from before the recording that the tasks use.
   std::vector<std::shared_ptr<Storage>> held_;
-  // Those that the tasks write: parameters and optimizer state.
+  // The tensors in held_ that the tasks write: parameters and optimizer state.
   std::vector<Storage*> written_;
   // Memory pools of all other tensors, by device.
   std::map<std::shared_ptr<DeviceState>, int> pools_;
@@ -67,14 +67,14 @@ class StepRecorder {
   static StepRecorder* current();
 
   std::unique_ptr<RecordedTasks> finish();
-  // A part of a model, such as a buffer, gets other memory than it had: recordings, of any thread, that use the old one
-  // serve no longer. Within a recording, it is refused, because each repetition would begin with the old memory.
+  // Reports that a part of a model, such as a buffer, gets other memory. All recordings, of any thread, become invalid,
+  // because they may use the old memory. Refuses a recording in progress: repetitions would begin with the old memory.
   static void memory_replaced();
 
   // `prepare` runs before each repetition, on the thread that requests it. It writes values that change each time to
   // memory that the recorded tasks read. Everything it uses must outlive the recording.
   void before_each(std::function<void()> prepare) { recorded_->preparations_.push_back(std::move(prepare)); }
-  // The recording serves as long as this returns true; numbers that the host gave to the tasks may have changed.
+  // The recording is valid only while `condition` returns true: values that the host gave to the tasks may change.
   // Everything it uses must outlive the recording.
   void valid_while(std::function<bool()> condition) { recorded_->conditions_.push_back(std::move(condition)); }
   // Reports that the step does something that cannot be repeated. The first reason is kept.
@@ -96,7 +96,7 @@ class StepRecorder {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<TaskRecorder> tasks_ = std::make_shared<TaskRecorder>();
   std::unique_ptr<RecordedTasks> recorded_ = std::make_unique<RecordedTasks>();
-  std::uint64_t replaced_;         // how often a part had got other memory before
+  std::uint64_t replaced_;         // number of calls of memory_replaced() before the recording
   std::set<const void*> pending_;  // trees of gradients
   // The blocks of the recording's pools. Nothing else gets their memory while the pools exist.
   std::set<const void*> own_memory_;

@@ -1,4 +1,4 @@
-// Records which task ran where and when, for programs of one's own: `lockstep train --trace` for a library user.
+// Records which task ran where and when, as `lockstep train --trace` does, for programs of your own.
 //
 //   Timeline timeline(runtime);
 //   ...                              // some steps
@@ -15,7 +15,7 @@ namespace LOCKSTEP_API lockstep {
 class Trace;  // engine/trace.h
 
 // Records from its construction to its destruction. Each lane keeps its last 65,536 tasks. The Runtime must outlive it.
-// Throws if the Runtime records another one.
+// Throws if the Runtime records another timeline.
 class Timeline {
  public:
   explicit Timeline(Runtime& runtime);
@@ -26,7 +26,7 @@ class Timeline {
   // Waits for all work and writes what has been recorded. Replaces the file as a whole. Throws if it cannot write the
   // file, or the first failure that no wait has thrown yet.
   void write(const std::filesystem::path& path) const;
-  // What has been recorded so far.
+  // Returns what has been recorded so far.
   const Trace& trace() const { return *trace_; }
 
  private:

@@ -40,7 +40,7 @@ ArrayFiles pair_up(const NamedArrays& arrays, const std::string& where, std::vec
   for (const auto& [name, array] : arrays) names.push_back(name);
   std::ranges::sort(names);
   ArrayFiles files{.found = quoted_names(names)};
-  // numpy.savez of more arrays does not say which they are.
+  // numpy.savez of three or more arrays does not say which of them are x and y.
   const bool numbered = arrays.contains("arr_2");
   std::optional<FileArray> found[2][2];  // [test][label]
   std::string first[2][2];
@@ -135,7 +135,7 @@ NamedArrays safetensors_arrays(const fs::path& path) {
   return arrays;
 }
 
-// The file of a folder whose name has the part ("train") and the kind ("images").
+// Finds the file whose name has one of the parts ("train") and the kind ("images").
 std::optional<fs::path> idx_file(const std::vector<fs::path>& files, std::initializer_list<std::string_view> parts,
                                  std::string_view kind) {
   std::optional<fs::path> found;
@@ -143,7 +143,7 @@ std::optional<fs::path> idx_file(const std::vector<fs::path>& files, std::initia
     const std::string name = file.filename().string();
     const bool fits = name.find(kind) != name.npos &&
                       std::ranges::any_of(parts, [&](std::string_view part) { return name.find(part) != name.npos; });
-    // Of a file and its gzipped copy, the plain one counts.
+    // Prefers a plain file to its gzipped copy, which comes after it.
     if (!fits || (found && name == found->filename().string() + ".gz")) continue;
     check(!found, "{} and {}: two files of {}, expected one", found->string(), name, kind);
     found = file;
@@ -157,8 +157,8 @@ FileArray idx_array(const fs::path& file) {
       bytes_in_memory(std::move(array.data)), {.type = ElementType::u8, .dims = std::move(array.dims)}, file.string()};
 }
 
-// MNIST and data sets in its place have ten classes, even if a subset has no example of one; those of Fashion-MNIST,
-// whose pixels and labels have these hashes, have names. None for other classes.
+// Returns the names of the ten classes of MNIST and its replacements, which they have even if a subset lacks examples
+// of one. Data with these hashes are Fashion-MNIST, whose classes have names. Empty for other classes.
 std::vector<std::string> mnist_classes(const fs::path& folder, const ArrayFiles& files) {
   constexpr std::string_view kTrain = "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
                              kTest = "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4";
@@ -187,7 +187,7 @@ ArrayFiles idx_folder(const fs::path& folder) {
   }
   check(!error, "cannot read {}: {}", folder.string(), error.message());
   std::ranges::sort(all);
-  // MNIST's own names count before others beside them, such as those of a copy.
+  // If the folder has MNIST's own file names, ignores other names, such as those of a copy.
   if (is_mnist(folder)) {
     std::erase_if(all, [](const fs::path& file) {
       std::string name = file.filename().string();
@@ -249,7 +249,7 @@ ArrayFiles cifar_folder(const fs::path& folder) {
   return files;
 }
 
-// The word without `part` in front or behind, and without what joins them; empty if it has no such part.
+// Removes `part`, and what joins it, from the start or end of the word. Empty if the word has no such part.
 std::string_view without_part(std::string_view word, std::string_view part) {
   constexpr std::string_view kJoins = "_-.";
   if (word.size() <= part.size()) return {};
@@ -306,7 +306,7 @@ ArrayFiles find_arrays(const fs::path& path, DataFormat format) {
     names.clear();
     arrays = npy_folder(path, names, others);
   } else if (path.extension() == ".npy") {
-    // x.npy has its labels beside it. A file of another name holds inputs.
+    // The labels of x.npy are in a file beside it. A file with an unknown name holds inputs alone.
     const std::optional<ArrayName> kind = parse_array_name(path.stem().string());
     arrays.emplace("x", read_npy(path));
     const fs::path beside = path.has_parent_path() ? path.parent_path() : fs::path(".");

@@ -1,4 +1,4 @@
-// Internal: the arrays x and y of a path, in each of the formats that have some.
+// Internal: the arrays x and y in a file or folder, for each format that has arrays.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-// What an array of this name holds: x is also called data, images, inputs, features, or arr_0 (as numpy.savez calls the
-// first array); y is also called label, labels, target, targets, or arr_1. In front or behind, "train", or "test",
-// "val", "valid", or "validation". Case does not matter: "X_train", "test-labels".
+// What an array of this name holds. x is also called data, images, inputs, features, or arr_0 (as numpy.savez calls the
+// first array); y is also called label, labels, target, targets, or arr_1. "train", "training", "test", "val", "valid",
+// or "validation" may come before or after it. Case does not matter: "X_train", "test-labels".
 struct ArrayName {
   bool is_label = false, is_test = false;
 };
@@ -28,17 +28,17 @@ struct ArrayPair {
 struct ArrayFiles {
   std::optional<ArrayPair> train, test;
   std::vector<std::string> class_names{};
-  // The names of all arrays, for errors; empty where the format knows what it has.
+  // Names of all arrays, for errors; empty for IDX and CIFAR files.
   std::string found{};
-  // For the digest.
+  // Files that were read, for the digest.
   std::vector<std::filesystem::path> files{};
-  // Of IDX: SHA-256 of all pixels and labels. Of MNIST and data in its place, whose recipes name the training part:
-  // that of each part, as FashionMnist::sha256().
+  // IDX only. For MNIST and its replacements, SHA-256 of the pixels and labels of each part, as FashionMnist::sha256().
+  // For other data, `sha256` covers all parts and `test_sha256` is empty.
   std::string sha256{}, test_sha256{};
 };
 
-// x and y, or x_train, y_train, x_test, and y_test, by parse_array_name(). If there is x alone, it is `train` without
-// y. Throws an Error that lists what was found.
+// Finds x and y, or x_train, y_train, x_test, and y_test, by parse_array_name(). x alone becomes `train` without y.
+// Throws an Error that lists what was found.
 ArrayFiles find_arrays(const std::filesystem::path& path, DataFormat format);
 
 }  // namespace lockstep

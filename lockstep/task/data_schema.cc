@@ -280,7 +280,7 @@ DataSchema DataSchema::from_json(std::string_view text) {
 
 std::string schema_hash(DataSchema schema) {
   Sha256 hash;
-  // Why it was chosen, and what tells other data apart, changes nothing.
+  // Clears what does not change how examples are made: reasons, and what detects unsuitable data.
   if (schema.table) {
     schema.table->reason.clear();
     schema.table->delimiter.clear();

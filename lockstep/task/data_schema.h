@@ -41,21 +41,21 @@ struct ImageSchema {
 struct DataSchema {
   DataFormat format = DataFormat::csv;
   TaskKind task = TaskKind::classification;
-  // By number. Empty for regression. Of a text: its characters.
+  // Names of the classes, by index; for a text, its characters. Empty for regression.
   std::vector<std::string> classes{};
   // The shape of one example's input: [C, H, W], [features], or [context].
   std::vector<std::int64_t> input{};
-  // The number of the model's outputs: classes, or numbers to predict.
+  // Number of outputs of the model: classes, or numbers to predict.
   std::int64_t outputs = 0;
-  // One of these, but for texts.
+  // One of these three is set, none for texts.
   std::optional<TableSchema> table = {};
   std::optional<ArraySchema> array = {};
   std::optional<ImageSchema> image = {};
   // Regression: output k is in units of target_stddev[k] around target_mean[k].
   std::vector<double> target_mean{}, target_stddev{};
 
-  // A JSON object, and back. Numbers and texts return exactly; bytes that are not UTF-8 do, too. Throws an Error that
-  // names what is wrong.
+  // Convert to a JSON object and back. Numbers and texts survive exactly, also bytes that are not UTF-8. from_json()
+  // throws an Error that names what is wrong.
   std::string json() const;
   static DataSchema from_json(std::string_view text);
 
@@ -64,36 +64,36 @@ struct DataSchema {
 
 // SHA-256 of all that decides how examples are made.
 std::string schema_hash(DataSchema schema);
-// The names of the classes that a table or a page shows. Those of characters are JSON's: "a", "\n".
+// Names of the classes for a table or a page. Characters are written as in JSON: "a", "\n".
 std::vector<std::string> class_names(const DataSchema& schema);
 
 struct DataExamples {
   // {input}, or {input, label} if the data have labels.
   std::shared_ptr<const Dataset> data;
   bool labeled = false;
-  // Of each example: a row's number from 1, or a file's name. Where broken rows were skipped: "line 7".
+  // Name of each example: a row's number from 1, "line 7" if broken rows were skipped, or a file's name.
   std::vector<std::string> names;
-  // What skip_broken left out.
+  // Number of rows or files that skip_broken left out.
   std::int64_t skipped = 0;
-  // Cells whose category the training data lack; they count as missing.
+  // Number of cells to which Unseen::as_missing applied.
   std::int64_t unseen = 0;
 };
 
 struct ExampleOptions {
-  // Of a category that training data lack, and of a missing cell where training data miss none.
+  // What to do with a category that training data lack, and with a missing cell where training data miss none.
   Unseen unseen = Unseen::error;
   // Leave out broken rows and pictures instead of failing.
   bool skip_broken = false;
-  // False, to predict: labels are not looked at. The target of a table may have any cells, and the pictures of a folder
-  // are all those in it and in its folders, which need not be classes.
+  // False, to predict: ignores labels. The target of a table may then have any cells, and the examples of a folder are
+  // all pictures in it and in its subfolders, which need not be classes.
   bool labels = true;
-  // Of pictures in files: see ImageOptions.
+  // Limit for pictures in files: see ImageOptions.
   std::int64_t max_pixels = 0;
 };
 
-// Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file
-// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. Of a folder with train/ and val/
-// or test/, the latter.
+// Opens the data at a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy
+// file has x, maybe with y in a file beside it; an .npz or safetensors file has x, or x_test, and maybe y, or y_test.
+// Of a folder with train/ and val/ or test/, uses the latter.
 DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema,
                            const ExampleOptions& options = {});
 

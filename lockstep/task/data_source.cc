@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestTextFile = std::size_t{1} << 31;
 
-// The bytes of a text, and what CharacterSet::encode() will make of them.
+// Reads a text. Throws if it and its ids, which CharacterSet::encode() makes, would take too much memory.
 std::string read_text(const fs::path& path) {
   std::error_code unknown;
   const std::uintmax_t size = fs::file_size(path, unknown);
@@ -66,7 +66,7 @@ std::function<std::string(std::int64_t)> row_numbers(std::vector<std::int64_t> r
   };
 }
 
-// Where broken rows are gone, numbers of rows would not be those of the file.
+// Names lines if broken rows were skipped, because row numbers would differ from those of the file.
 std::vector<std::string> row_names(const Table& table, const std::vector<std::int64_t>& rows) {
   std::vector<std::string> names;
   for (const std::int64_t row : rows) {
@@ -77,7 +77,7 @@ std::vector<std::string> row_names(const Table& table, const std::vector<std::in
 
 struct MissingTargets {
   std::int64_t count = 0;
-  // Quoted. A class may have such a name: "none", "NA".
+  // Quoted cells, because a class may be named "none" or "NA".
   std::set<std::string> cells{};
 };
 
@@ -157,7 +157,7 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   return data;
 }
 
-// What the options say of the normalization of pictures. Bytes are normalized in their own units, 0 to 255.
+// Sets the normalization of pictures if the options give one. Bytes are normalized in their own units, 0 to 255.
 void choose_normalization(const FileArray& x, const DataOptions& options, ArraySchema& schema) {
   if (options.normalization != Normalization::none && !has_given_normalization(options, schema.input[0], x.file())) {
     return;
@@ -170,7 +170,7 @@ void choose_normalization(const FileArray& x, const DataOptions& options, ArrayS
   schema.divisor = schema.mean.empty() ? unit : 1;
 }
 
-// Augmented before they are normalized.
+// Pictures of bytes that are augmented before they are normalized.
 std::shared_ptr<TransformedDataset> augmented_bytes(const FileArray& x, const FileArray& y, ArraySchema schema,
                                                     const std::vector<std::int64_t>& rows, const DataOptions& options) {
   std::vector<double> mean = std::exchange(schema.mean, {}), stddev = std::exchange(schema.stddev, {});
@@ -234,7 +234,7 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
   data.has_validation_part = files.test.has_value();
-  // Sizes tell nothing: an array with other numbers has the same one.
+  // Hashes contents, because arrays with other elements have the same size.
   data.digest_covers_contents = true;
   data.digest = files.sha256.empty() ? files_digest(path, files.files, {.contents = true}) : files.sha256;
   data.validation_digest = files.test_sha256;
@@ -346,7 +346,7 @@ std::string classes_text(const DataSource& data) {
 
 namespace {
 
-// An option without a use is an error: nobody shall take it for one that has an effect.
+// Throws for an option that has no effect on this format, so that nobody relies on it.
 void check_use(const fs::path& path, DataFormat format, const DataOptions& options) {
   const DataOptions unset;
   const bool table = format == DataFormat::csv, folder = format == DataFormat::images,
@@ -483,7 +483,7 @@ std::vector<Metric> task_metrics(const DataSchema& schema) {
   const metrics::ClassOptions axis{.dim = -1};
   if (schema.task == TaskKind::classification) return {metrics::accuracy(axis)};
   if (schema.task == TaskKind::language) return {metrics::accuracy(axis), metrics::perplexity(axis)};
-  // Errors of normalized numbers, times their standard deviation.
+  // Converts errors of normalized numbers to the units of the data.
   const auto in_units = [stddev = schema.target_stddev](const Tensor& outputs, const Tensor& targets) {
     const Tensor error = outputs - targets;
     return stddev.size() == 1 ? error * stddev[0] : error * tensor(stddev, {.device = outputs.device()});

@@ -16,7 +16,7 @@
 // | another text file | a text |
 //
 // x may be called data, images, inputs, features, or arr_0; y label, labels, target, targets, or arr_1; "val", "valid",
-// and "validation" mean "test". Either part may come first, in any case: "X_train", "test-labels".
+// and "validation" mean "test". Either part of a name may come first, in any case: "X_train", "test-labels".
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// How pictures are normalized: (x - mean) / stddev of each channel, where pixels of bytes become x in 0 to 1.
-// automatic: by statistics of the training part, but pictures of bytes in arrays stay as they are. none: all stay.
+// How pictures are normalized: (x - mean) / stddev of each channel, where bytes become x in 0 to 1. automatic: with
+// statistics of the training part, except for pictures of bytes in arrays. training: always with them. none: never.
 enum class Normalization : std::uint8_t { automatic, training, none };
 
 struct DataOptions {
-  // Not set: found out.
+  // Not set: detected.
   std::optional<DataFormat> format = {};
   // Tables: see TableSchemaOptions and CsvOptions.
   std::string target{};
@@ -48,66 +48,66 @@ struct DataOptions {
   std::optional<char> delimiter = {};
   std::optional<bool> header = {};
   std::optional<TaskKind> task = {};
-  // The share of the examples that becomes validation data, where the data have no part for it. By a hash of each
-  // example: see in_validation(). Of a text, the last part.
+  // Share of the examples that becomes validation data if the data have no part for it. A hash of each example decides:
+  // see in_validation(). For a text, it is the last part.
   double val_split = 0.1;
-  // The digest covers the contents of pictures in folders, too. It always covers those of other files.
+  // Makes the digest cover the contents of pictures in folders, too. It always covers the contents of other files.
   bool hash_data = false;
-  // Leave out and count broken rows and pictures instead of failing; classes without a picture are then no error.
+  // Leaves out and counts broken rows and pictures instead of failing; classes without a picture are then no error.
   bool skip_broken = false;
-  // Pictures: transforms of training examples, and the edge of a square that all become. 0: pictures of one size of at
-  // most 256 keep it; others become a square whose edge is the shortest one of all, rounded up to a multiple of 32,
-  // from 32 to 224.
+  // Pictures: transforms of training examples.
   Augment augment = Augment::none;
-  // Each that is set replaces that of `augment`.
+  // Each value that is set replaces that of `augment`.
   AugmentOptions transforms{};
+  // Edge of the square that all pictures become. 0: pictures of one size of at most 256 keep it; others become a square
+  // whose edge is the shortest edge of all pictures, rounded up to a multiple of 32, from 32 to 224.
   std::int64_t image_size = 0;
-  // Of pictures in files: see ImageOptions.
+  // Limit for pictures in files: see ImageOptions.
   std::int64_t max_pixels = 0;
   Normalization normalization = Normalization::automatic;
-  // Given ones, such as those of ImageNet: a number for each channel, or one for all. Expected together.
+  // Given values, such as those of ImageNet: a number for each channel, or one for all. Set both or neither.
   std::vector<double> mean{}, stddev{};
-  // The characters of an example of a text, and whether training examples begin anywhere.
+  // Texts: number of characters of an example, and whether training examples begin at random positions.
   std::int64_t context = 128;
   bool random_starts = true;
-  // Only the first so many examples of each part; 0: all. What is learned of the data (classes, normalization, sizes)
-  // is that of all examples.
+  // Uses only this many first examples of each part; 0: all. Classes, normalization, and sizes still come from all
+  // examples.
   std::int64_t limit_train = 0, limit_validation = 0;
 };
 
 struct DataSource {
   DataSchema schema;
   std::shared_ptr<const Dataset> train, validation;
-  // Before limit_train and limit_validation.
+  // Number of examples before limit_train and limit_validation.
   std::int64_t all_train = 0, all_validation = 0;
-  // By class, of the examples in the parts; empty for regression and texts.
+  // Number of examples of each class in the parts; empty for regression and texts.
   std::vector<std::int64_t> train_counts{}, validation_counts{};
-  // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes. Of
-  // MNIST and data in its place, it is that of the training part.
+  // Identifies the data, for the recipe: SHA-256 of contents if digest_covers_contents, else of names and sizes. For
+  // MNIST and its replacements, it covers the training part alone.
   std::string digest;
-  // Of a validation part that `digest` does not cover.
+  // Digest of a validation part that `digest` does not cover.
   std::string validation_digest{};
   bool digest_covers_contents = false;
-  // The data have a part for validation, so that val_split was not used.
+  // Whether the data have a part for validation, so that val_split is not used.
   bool has_validation_part = false;
-  // Pictures: what is done to training examples, and by which decoder, for the recipe.
+  // Pictures: transforms of training examples, and the decoder of files, for the recipe.
   std::string transforms{};
-  // What examples of `validation` are called: a row's number from 1, or a file's name. Empty if there are none, and for
-  // texts.
+  // Returns the name of an example of `validation`: a row's number from 1, "line 7" if rows were skipped, or a file's
+  // name. Empty without validation data, and for texts.
   std::function<std::string(std::int64_t index)> validation_name{};
-  // Examples that `skip_broken` left out.
+  // Number of examples that `skip_broken` left out.
   std::int64_t skipped = 0;
   // One line: what it is, examples, classes with counts, sizes, columns.
   std::string description;
 };
 
-// Throws an Error that names the path, what was found, and what was expected. The part for validation is named test,
-// val, or validation where the data have one; val_split makes it otherwise. An option without a use is an error.
+// Throws an Error that names the path, what was found, and what was expected. The part for validation is the one named
+// test, val, valid, or validation; without it, val_split makes one. An option without an effect is an error.
 DataSource open_data(const std::filesystem::path& path, const DataOptions& options = {});
-// What the path is. Throws if it is nothing known, and lists what is.
+// Returns the format of the data at the path. Throws an error that lists the known formats if it is none of them.
 DataFormat detect_format(const std::filesystem::path& path);
 
-// The model's options for a table, or for rows of one axis.
+// Returns options for a table, or for arrays with rows of one axis.
 TableMlpOptions table_mlp_options(const DataSchema& schema);
 // For TrainerOptions::loss: mean squared error for regression; empty for classes, where the default is right. For
 // texts, cross entropy of each character.

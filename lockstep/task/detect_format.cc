@@ -46,13 +46,13 @@ DataFormat format_of_folder(const fs::path& folder) {
     }
   }
   if (folders) return DataFormat::images;
-  if (npy) return DataFormat::npy;  // whose reader names what it misses
+  if (npy) return DataFormat::npy;  // its reader names what is missing
   std::ranges::sort(names);
   const std::string first = names.empty() ? "nothing" : quoted_cell(names[0]);
   fail("{}: the folder has {}{}, {}", folder.string(), first, names.size() > 1 ? " and other files" : "", kKnown);
 }
 
-// Rows of a table: at least two columns everywhere, and one of them with numbers.
+// Whether the text is a table: two or more columns and rows, and a column of numbers.
 bool looks_like_table(const std::string& text) {
   try {
     const Table table = parse_csv(text, "");

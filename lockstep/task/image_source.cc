@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Pictures of a folder under the class numbers of another one.
+// Pictures of a folder whose labels are class indices of another folder, that of training.
 class RelabeledFolder : public Dataset {
  public:
   RelabeledFolder(std::shared_ptr<const ImageFolder> folder, const std::vector<std::string>& classes,
@@ -86,7 +86,7 @@ struct ImageParts {
   std::vector<std::string> others{};
 };
 
-// Case does not matter: "Train" is no class. A folder "train" without folders in it is one: of pictures of trains.
+// Ignores case, so "Train" is no class. A folder "train" without subfolders is a class, as of pictures of trains.
 ImageParts find_parts(const fs::path& path) {
   ImageParts parts;
   std::vector<std::string> names = folders_in(path);
@@ -134,7 +134,7 @@ ImageSize find_size(const ImageFolder& folder, std::int64_t asked) {
   return {square, square};
 }
 
-// Names below the data's path. `part` is the folder in it, if any.
+// Adds the names of the pictures relative to the data's path. `part` is the folder of the part in it, if any.
 void add_names(const ImageFolder& folder, const std::optional<fs::path>& part, std::vector<std::string>& names) {
   const std::string prefix = part ? part->filename().native() + "/" : "";
   for (std::int64_t i = 0; i < folder.size(); ++i) names.push_back(prefix + folder.name(i));
@@ -224,7 +224,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   const std::uint64_t room = memory_for_pictures() / (test_part ? 2 : 1);
   const auto pictures = std::make_shared<ResizedPictures>(folder, folder->sizes(), folder->channels(), size, room);
   std::shared_ptr<const Dataset> train, validation;
-  // A random crop is one of the whole picture.
+  // A RandomResizedCrop cuts from the whole picture, so it must not get resized pictures.
   if (pictures->unchanged() || augmented.str().starts_with(plain.str())) {
     train = std::make_shared<Subset>(pictures, rows.train);
   } else {

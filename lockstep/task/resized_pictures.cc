@@ -12,7 +12,7 @@ namespace lockstep {
 
 std::uint64_t memory_for_pictures() {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
-  return std::min(kMost, memory_left() / 15 * 2);  // memory_left() has three quarters of it
+  return std::min(kMost, memory_left() / 15 * 2);  // a tenth: memory_left() is three quarters
 }
 
 ResizedPictures::ResizedPictures(std::shared_ptr<const Dataset> inner, const ImageFolder::Sizes& sizes,

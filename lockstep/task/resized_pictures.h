@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-// What the pictures of a run may take together: 1 GiB, or a tenth of what this process may still use, if that is less.
+// Number of bytes that the pictures of a run may take: 1 GiB, or a tenth of what this process may still use if less.
 std::uint64_t memory_for_pictures();
 
-// The pictures of `inner`, {u8 [channels, height, width], label}, in one size. Those that were asked for first stay in
-// memory, as far as `room` bytes go: opening the data, a receipt, and all epochs then decode a picture once.
+// The pictures of `inner`, {u8 [channels, height, width], label}, in one size. Keeps the pictures that are asked for
+// first in memory, up to `room` bytes, so that opening the data, a receipt, and all epochs decode a picture once.
 class ResizedPictures : public Dataset {
  public:
   // `sizes` and `channels`: those of `inner`.
   ResizedPictures(std::shared_ptr<const Dataset> inner, const ImageFolder::Sizes& sizes, std::int64_t channels,
                   ImageSize size, std::uint64_t room);
-  // All pictures had the size before: these are as good as those of `inner`.
+  // Whether all pictures of `inner` have the size already, so that nothing is resized.
   bool unchanged() const { return unchanged_; }
   std::int64_t size() const override { return inner_->size(); }
   using Dataset::get;
@@ -32,14 +32,14 @@ class ResizedPictures : public Dataset {
   std::shared_ptr<const Dataset> inner_;
   ImageTransform resize_;
   bool unchanged_;
-  // Slots in the order in which pictures come. All are one block of memory, which is untouched until they do: blocks of
-  // their own, between those of decoded pictures, would leave holes that malloc does not use.
+  // Slots, taken in the order in which pictures come, in one block of memory that is untouched until then. Separate
+  // blocks, between those of decoded pictures, would leave holes that malloc does not use.
   Shape shape_;  // of a picture
   std::int64_t slots_ = 0;
   std::unique_ptr<std::uint8_t[]> pixels_;
   mutable std::vector<std::int64_t> labels_;
   mutable std::atomic<std::int64_t> taken_ = 0;
-  mutable std::vector<std::atomic<std::int64_t>> slot_of_;  // the slot and 1, once it is filled
+  mutable std::vector<std::atomic<std::int64_t>> slot_of_;  // slot + 1 once it is filled, else 0
 };
 
 }  // namespace lockstep

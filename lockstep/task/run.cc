@@ -32,7 +32,7 @@ constexpr std::size_t kLargestRunFile = std::size_t{1} << 30, kLargestOptions = 
 
 bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
 
-// The most tensors that the checkpoints in a folder can hold: a header takes 40 bytes or more for each of them.
+// Upper bound on the number of tensors in a folder's checkpoints: a header takes 40 bytes or more for each tensor.
 std::uint64_t most_tensors(const std::filesystem::path& folder) {
   constexpr std::uint64_t kLeastEntry = 40;
   std::uint64_t most = 0;
@@ -49,7 +49,7 @@ std::uint64_t most_tensors(const std::filesystem::path& folder) {
   return most;
 }
 
-// A few bytes of run.json can describe layers whose making takes minutes. Each has a tensor in the weights.
+// Throws if the weights have too few tensors for the layers: a few bytes of run.json can describe minutes of work.
 void check_layers(const std::filesystem::path& file, const RunDescription& run, const std::filesystem::path& weights) {
   const DataSchema& schema = run.schema;
   const TaskModel& model = run.model;
@@ -131,7 +131,7 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
 Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
   const KaimingUniform default_of_layers({.a = std::sqrt(5.0)});
   if (model.name.starts_with(kTorchvisionModels)) {
-    // As torchvision's, but biases begin at 0.
+    // Like torchvision's initial values, but biases begin at 0.
     return [=](const Array& parameter, RandomKey key) {
       if (parameter.shape().dim() == 4) {
         KaimingNormal({.mode = FanMode::fan_out})(parameter, key);

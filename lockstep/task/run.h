@@ -22,20 +22,20 @@ namespace LOCKSTEP_API lockstep {
 // A model for data of a schema, by its command-line name.
 struct TaskModel {
   // resnet18, lenet, and torchvision:resnet18, torchvision:resnet34, torchvision:resnet50 for pictures; gpt, lstm for
-  // texts; mlp for all others.
+  // texts; mlp for pictures and rows.
   std::string name = "mlp";
-  // Of mlp: the units of hidden layers. Empty: 256 for pictures; 256 and 128 for rows.
+  // mlp: number of units of each hidden layer. Empty: 256 for pictures; 256 and 128 for rows.
   std::vector<std::int64_t> hidden{};
-  // Of gpt and lstm: the number of layers, and of features of each; of gpt, that of attention heads.
+  // gpt and lstm: number of layers, and of features of each layer. gpt: number of attention heads.
   std::int64_t layers = 0, width = 0, heads = 0;
-  // Of gpt and lstm, in training alone: run.json does not have them.
+  // gpt and lstm, for training only: run.json does not store them.
   double dropout = 0;
   DType dtype = DType::f32;
 };
 
-// The model with inputs and outputs of the schema. Throws for a name that is unknown or does not fit the data.
+// Makes the model with inputs and outputs of the schema. Throws for a name that is unknown or does not fit the data.
 std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskModel& model);
-// The initial values that the tool gives it.
+// Initializer that the tool uses for the model.
 Initializer task_initializer(const DataSchema& schema, const TaskModel& model);
 // "mlp" for rows, "resnet18" for pictures, "gpt" for texts.
 std::string default_task_model(const DataSchema& schema);
@@ -44,11 +44,11 @@ std::string default_task_model(const DataSchema& schema);
 struct RunDescription {
   DataSchema schema;
   TaskModel model;
-  // DataSource's, if it has one; empty if the recipe's "data" covers the validation part.
+  // DataSource::validation_digest; empty if the recipe's "data" covers the validation part.
   std::string validation_digest{};
   // Trainer::recipe(). A run that resume() continues has the same.
   Recipe recipe{};
-  // Options of the program that trained, as a JSON object: `lockstep train` gives those of run.toml. Empty: none.
+  // Options of the program that trained, as a JSON object: `lockstep train` stores those of run.toml. Empty: none.
   std::string options{};
 };
 
@@ -57,8 +57,8 @@ void write_run(const std::filesystem::path& folder, const RunDescription& run);
 // Throws if the folder has no run.json, or one that does not fit. The weights may be absent.
 RunDescription read_run(const std::filesystem::path& folder);
 
-// What a network's outputs say: the probabilities of logits; of normalized values, those in the units of the data, in
-// f64: times, for example, are too large for f32.
+// Converts a network's outputs: logits to probabilities, and normalized values to the units of the data, in f64,
+// because times, for example, are too large for f32.
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
 
 // A trained model. Calls from several threads may run at the same time.
@@ -70,10 +70,10 @@ class Run {
   const DataSchema& schema() const { return description_.schema; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
-  // The network's own outputs: logits, or normalized values. Inputs as below.
+  // Returns the network's own outputs: logits, or normalized values. Inputs are as for operator().
   Tensor outputs_of(const Tensor& inputs) const;
-  // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
-  // answers_of() the outputs: for classes, their probabilities [N, classes]; for regression, values [N, outputs]; for
+  // Takes inputs [N, ...] as open_examples() makes them: schema().input comes after N. Returns answers_of() the outputs
+  // where the inputs are: for classes, their probabilities [N, classes]; for regression, values [N, outputs]; for
   // texts, the probabilities of each next character [N, context, characters].
   Tensor operator()(const Tensor& inputs) const;
 

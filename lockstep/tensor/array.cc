@@ -35,7 +35,7 @@ void Array::wait() const {
 
 namespace {
 
-// The C++ type that reads these elements.
+// Returns the name of the C++ type that reads elements of this dtype.
 std::string_view element_type(DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -31,7 +31,7 @@ class Array {
     return from(std::span<const T>(values), shape);
   }
   static Array from(const std::vector<bool>& values, Shape shape);
-  // Zeroed host memory.
+  // Makes an array of zeros in host memory.
   static Array host(Shape shape, DType dtype = DType::f32);
 
   bool defined() const { return storage_ != nullptr; }
@@ -44,7 +44,7 @@ class Array {
   // kHost for host memory.
   Device device() const;
 
-  // The number of the array's shard, or -1 if it has none, like a parameter. Results inherit the shard.
+  // Index of the array's shard, or -1 if it has none, as for a parameter. Results inherit the shard.
   int shard() const { return shard_; }
   Array with_shard(int shard) const {
     Array t = *this;
@@ -52,14 +52,14 @@ class Array {
     return t;
   }
 
-  // Waits until the elements are there. Throws TaskError if the task that computes them failed.
+  // Waits until the elements are computed. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order, from memory that the host can read: not a GPU's, see ops::host_readable(). T
-  // must be the array's type, except that float also reads bf16 and f16, and std::uint8_t truth values, as 0 and 1.
-  // Waits.
+  // Waits, then returns the elements in plain order. Throws for a GPU's memory, which the host cannot read: see
+  // ops::host_readable(). T must be the element type, except that float also reads bf16 and f16, and std::uint8_t also
+  // reads bools, as 0 and 1.
   template <typename T>
   std::vector<T> to_vector() const;
-  // Returns the only element. Waits.
+  // Waits, then returns the only element.
   template <typename T = float>
   T item() const;
   const View& view() const { return view_; }

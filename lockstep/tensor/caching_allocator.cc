@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Four classes per power of two waste at most a quarter of a block.
+// Above the smallest class, four classes per power of two waste less than a fifth of a block.
 std::size_t size_class(std::size_t bytes) {
   constexpr std::size_t kSmallest = 256;
   if (bytes <= kSmallest) return kSmallest;
@@ -71,7 +71,7 @@ void CachingAllocator::release_free() {
     all.swap(pools_[0]);
   }
   std::size_t released = 0;
-  // Outside the lock: this waits for tasks, and such a task may hold the last handle of an array.
+  // Without the lock, because this waits for tasks that may drop an array's last handle, which calls free().
   for (auto& [bytes, blocks] : all) {
     for (Block& block : blocks) {
       engine_->wait_unused(block.resource);
@@ -84,7 +84,7 @@ void CachingAllocator::release_free() {
 }
 
 Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
-  // Sums of sizes must not wrap.
+  // Sums of sizes must not overflow.
   check(bytes <= std::numeric_limits<std::size_t>::max() / 4, "{}: out of memory: {} bytes requested", owner_, bytes);
   std::size_t size = size_class(bytes);
   std::unique_lock lock(mutex_);

@@ -1,6 +1,6 @@
-// Internal: the memory of one device, or host memory that devices read and write themselves. Freed blocks are kept and
-// reused, so a steady training loop allocates nothing. A block is free as soon as the host drops it; its next user
-// depends on the tasks that still read or write it.
+// Internal: allocates the memory of one device, or pinned host memory. Freed blocks are kept and reused, so a steady
+// training loop allocates nothing. A block is free as soon as the host drops it; its next user depends on the tasks
+// that still read or write it.
 //
 // The memory of a recorded step must stay in place. It comes from a separate pool, whose blocks are reused only within
 // the pool while the pool exists.
@@ -36,11 +36,11 @@ class CachingAllocator {
                    std::shared_ptr<MemorySource> source = std::make_shared<HostPages>());
   ~CachingAllocator();
 
-  // Returns a block of at least `bytes` bytes, aligned to 64. Tries in this order: a free block of the size class that
-  // `lane` used last (its next user would wait for that lane anyway; skipped without a lane); an unused free block; new
-  // memory; if there is none, a free block that another lane still uses; and new memory after returning all free
-  // blocks, including those of other users of the source. If all fail, throws an Error that names the owner and the
-  // bytes held. `pool`: 0, or from make_pool().
+  // Returns a block of at least `bytes` bytes, aligned to 64. Tries free blocks of the size class first: one that
+  // `lane` used last, because its next user would wait for that lane anyway (skipped without a lane), then one that no
+  // task uses. Then tries new memory, a free block that another lane still uses, and new memory after returning all
+  // free blocks, including those of other users of the source. If all fail, throws an Error that names the owner and
+  // the bytes held. `pool`: 0, or from make_pool().
   Block allocate(std::size_t bytes, LaneId lane, int pool = 0);
   void free(Block block);
 
@@ -50,18 +50,18 @@ class CachingAllocator {
   // Returns all free blocks outside pools to the system. Waits for tasks that still use them.
   void release_free();
 
-  // A source of the same memory for kernels; may outlive the allocator. It ignores the limit, because a kernel cannot
-  // wait for free blocks as allocate() does, and leaves less for blocks.
+  // Returns a source of the same memory for kernels; it may outlive the allocator. It ignores the limit, because a
+  // kernel cannot wait for free blocks as allocate() does. What it takes is no longer available to blocks.
   std::shared_ptr<MemorySource> scratch() const;
 
   MemoryCounters counters() const;
-  // counters().used_bytes without a lock, for frequent readers that must not wait.
+  // Returns counters().used_bytes without a lock, for frequent readers that must not wait.
   std::shared_ptr<const std::atomic<std::int64_t>> used_bytes() const { return used_bytes_; }
 
  private:
   class CountedSource;
 
-  // Null at the limit, or if the source has no more.
+  // Returns null at the limit, or if the source has no memory left.
   void* take_new(std::size_t size);
   void count_used(std::size_t bytes);
 

@@ -11,7 +11,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// boolean: truth values in a byte, 0 or 1, which masks are. u8: numbers and bytes.
+// boolean: a byte that is 0 or 1, the type of masks. u8: an unsigned byte.
 enum class DType : std::uint8_t { f32, bf16, f64, i64, u8, f16, boolean };
 
 // The upper half of an IEEE f32: 8 bits of exponent, 7 of mantissa. Storage only; arithmetic is done in f32.
@@ -96,7 +96,7 @@ constexpr std::string_view name(DType dtype) {
 }
 
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64; }
-// What functions take as a mask: truth values, or bytes, of which every one but 0 holds.
+// True for the types of masks: bool, or u8, where every byte except 0 counts as true.
 constexpr bool is_mask(DType dtype) { return dtype == DType::boolean || dtype == DType::u8; }
 
 template <typename T>

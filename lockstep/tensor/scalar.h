@@ -1,5 +1,5 @@
-// A number beside tensors: x + 1, full({2}, 0.5), masked_fill(x, mask, -1). Whole numbers stay whole: no int64 passes
-// through a double, which holds them only up to 2^53.
+// A number as an argument of tensor operations: x + 1, full({2}, 0.5), masked_fill(x, mask, -1). Integers stay exact:
+// no int64 passes through a double, which is exact only up to 2^53.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace LOCKSTEP_API lockstep {
 class Scalar {
  public:
   constexpr Scalar() = default;  // 0
-  // A whole number that int64 does not hold throws.
+  // Throws for an integer that does not fit in an int64.
   template <typename T>
   requires std::is_arithmetic_v<T>
   constexpr Scalar(T value) {  // NOLINT(google-explicit-constructor)
@@ -33,13 +33,13 @@ class Scalar {
     }
   }
 
-  // An integer or a bool; 2.0 is neither.
+  // True for an integer or a bool; 2.0 is neither.
   constexpr bool is_whole() const { return kind_ != Kind::floating; }
   constexpr bool is_bool() const { return kind_ == Kind::boolean; }
   // Whether an int64 has this value: 2.0 does, 0.5 does not.
   bool fits_int64() const { return is_whole() || (real_ == std::trunc(real_) && real_ >= -0x1p63 && real_ < 0x1p63); }
-  // The number as an element of type T, as by a cast: whole numbers are rounded once to a floating type, and fractions
-  // are cut. A T that cannot hold the number is undefined behavior.
+  // Converts the number to an element of type T, like a cast (to bf16 and f16 through f32): an integer is rounded to a
+  // floating type, and a fraction is truncated. A number out of T's range is undefined behavior.
   template <typename T>
   constexpr T to() const {
     if constexpr (is_half<T>) {
@@ -55,7 +55,7 @@ class Scalar {
     if (a.is_whole() && b.is_whole()) return a.whole_ == b.whole_;
     return a.to<double>() == b.to<double>();
   }
-  // Of whole numbers modulo 2^64, as in tensors.
+  // Multiplies integers modulo 2^64, as tensors do.
   friend constexpr Scalar operator*(const Scalar& a, const Scalar& b) {
     if (!a.is_whole() || !b.is_whole()) return a.to<double>() * b.to<double>();
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(a.whole_) * static_cast<std::uint64_t>(b.whole_));

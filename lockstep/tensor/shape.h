@@ -23,12 +23,12 @@ class Shape {
     std::copy(sizes.begin(), sizes.end(), sizes_.begin());
   }
 
-  // The number of axes.
+  // Number of axes.
   int dim() const { return dim_; }
   // Negative axes count from the end, as in shape[-1].
   std::int64_t operator[](int axis) const { return sizes_[index(axis)]; }
   std::int64_t& operator[](int axis) { return sizes_[index(axis)]; }
-  // The number of elements. Throws if an extent is negative or the number does not fit in an int64.
+  // Returns the number of elements. Throws if an extent is negative or the number does not fit in an int64.
   std::int64_t numel() const {
     std::int64_t n = 1;
     bool counted = true;

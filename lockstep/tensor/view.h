@@ -38,7 +38,7 @@ inline bool layout_fits(Layout layout, const Shape& shape) {
   return layout == Layout::channels_last || shape[1] % kChannelBlock == 0;
 }
 
-// True if both layouts put every element of this shape at the same place, as with one channel or 1x1 images.
+// True if both layouts put every element of this shape at the same offset, as all layouts do for 1x1 images.
 inline bool same_order(Layout a, Layout b, const Shape& shape) {
   if (a == b) return true;
   if (shape.dim() != 4) return false;

@@ -27,7 +27,7 @@ void expect(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) throw AuditFailure("audit: " + fmt::format(message, std::forward<Args>(args)...));
 }
 
-// A Trainer that only trains.
+// Returns options of a Trainer that writes, watches, and resumes nothing.
 TrainerOptions replay_options(TrainerOptions options) {
   const TrainerOptions plain;
   options.save_folder.clear();
@@ -55,7 +55,7 @@ void for_each_difference(const Recipe& receipt, const Recipe& mine,
   }
 }
 
-// Empty: they are those of the receipt.
+// Returns an empty text if the data are those of the receipt.
 std::string difference_of(const Dataset& data, const DataDigest& expected, const AuditOptions& o, const char* kind) {
   if (data.size() != expected.examples) {
     return fmt::format("{} {} examples, expected {} as in the receipt", data.size(), kind, expected.examples);
@@ -83,14 +83,14 @@ Digest weights_digest(const CheckpointContents& checkpoint) {
   return *parse_digest(weights_sha256_of(file.tensors));
 }
 
-// Compares the files that the receipt names with those of the run's folder. Returns what was found.
+// Compares the files that the receipt names with those of the run's folder. Returns their names for a message.
 std::string compare_files(const Receipt& receipt, const std::filesystem::path& run) {
   std::string compared, absent;
   for (const ReceiptSubject& subject : receipt.subjects()) {
     if (subject.name == kWeights) continue;
     const std::filesystem::path name = subject.name;
     std::error_code unknown;
-    // Only files below the folder.
+    // Reads only files below the folder.
     const bool below = name.is_relative() && std::ranges::find(name, std::filesystem::path("..")) == name.end();
     const bool exists = below && std::filesystem::is_regular_file(run / name, unknown);
     std::string& names = exists ? compared : absent;
@@ -103,7 +103,7 @@ std::string compare_files(const Receipt& receipt, const std::filesystem::path& r
   return compared;
 }
 
-// Returns whether the receipt names the last weights.
+// Compares the last weights, if the receipt names them. Returns whether it does.
 bool compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
   const auto named = std::ranges::find(receipt.subjects(), kWeights, &ReceiptSubject::name);
   if (named == receipt.subjects().end()) return false;
@@ -112,7 +112,7 @@ bool compare_weights(const Receipt& receipt, const Digest& mine, const std::stri
   return true;
 }
 
-// "parameter 0.weight", or how to learn it.
+// Returns "parameter 0.weight", or how to find out which part differs.
 std::string differing_part(const StateDigest& state, std::int64_t step, const Digest& expected,
                            const std::filesystem::path& receipt_file) {
   const auto leaves =
@@ -124,7 +124,7 @@ std::string differing_part(const StateDigest& state, std::int64_t step, const Di
   return (name.find('/') == std::string::npos ? "parameter " : "") + name;
 }
 
-// Where a training stands after each call of train_until(); in rank 0, also its state.
+// Records where a training stands after each call of train_until(); in rank 0, also its state.
 class Standing final : public StepObserver {
  public:
   std::string label() const override { return "the audit"; }
@@ -164,8 +164,8 @@ class Replay {
   }
   Communicator& ranks() const { return trainer_.communicator(); }
   std::int64_t step() const { return now_->step; }
-  // Returns whether the draws of dropout go on where they do after that step. No digest has their position. With f16,
-  // skipped steps have none.
+  // Returns whether the position of dropout's random numbers, which no digest covers, is that of the step. With f16
+  // always true, because skipped steps draw none.
   bool resume(const std::filesystem::path& checkpoint) {
     const ResumedRun run = trainer_.resume(checkpoint);
     const std::shared_ptr<RandomState> random = state_of(module_.devices()[0], "audit").random();
@@ -203,13 +203,13 @@ void in_rank_0(Communicator& ranks, const std::function<void()>& work) {
   if (!failure.empty()) throw AuditFailure(failure);
 }
 
-// The steps that were asked for; of a range, its first one and all links behind it, through which the others are found.
+// The requested steps; of a range, its first and last steps and all links between them, through which it is replayed.
 struct ChosenSteps {
   std::vector<std::int64_t> targets;
   std::int64_t count = 0;
 };
 
-// Rank 0 chooses.
+// Chooses the steps; rank 0's random numbers count.
 ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
   const std::int64_t first = receipt.head().start_step + 1, last = receipt.steps();
   check(first <= last, "audit: the receipt has no steps");
@@ -240,7 +240,7 @@ ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communic
 AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                   std::shared_ptr<const Dataset> test, TrainerOptions options, const Receipt& receipt,
                   const AuditOptions& o) {
-  // A limit of an earlier part of the run. Where the schedule depends on it, the recipe has it.
+  // max_steps may be the limit of an earlier part of the run. A schedule that depends on it has it in the recipe.
   if (options.max_steps > 0) options.max_steps = std::max(options.max_steps, receipt.steps());
   Replay replay(module, optimizer, train, options);
   Communicator& ranks = replay.ranks();
@@ -260,7 +260,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
            replay.device());
     expect(head.test.has_value() == (test != nullptr), "{}",
            head.test ? "the receipt has test data, expected these, too" : "test data, of which the receipt has none");
-    // The data first: what the recipe says of them follows.
+    // Compares the data first, because the recipe depends on them.
     std::string data = difference_of(*train, head.train, o, "train");
     if (data.empty() && head.test) data = difference_of(*test, *head.test, o, "test");
     std::string recipe, names;
@@ -315,7 +315,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   const ChosenSteps chosen = chosen_steps(receipt, o, ranks);
   result.steps = chosen.count;
   for (const std::int64_t step : chosen.targets) {
-    // From the nearest checkpoint, unless the replay stands behind it.
+    // Resumes from the nearest checkpoint before the step, unless the replay has already reached that checkpoint.
     const auto index = std::ranges::lower_bound(steps_of_checkpoints, step) - steps_of_checkpoints.begin() - 1;
     const std::int64_t nearest = index < 0 ? 0 : steps_of_checkpoints[static_cast<std::size_t>(index)];
     check(std::max(nearest, replay.step()) >= head.start_step,
@@ -327,7 +327,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       in_rank_0(ranks, [&] {
         expect(follows, "{}: its state.json has the random numbers of another step, expected those of step {}",
                folder.string(), nearest);
-        // The position may bring another rate.
+        // Checks the state again, because resuming may have set another rate.
         const auto link = std::ranges::find(links, nearest, &ReceiptLink::step);
         const Digest& expected = link == links.end() ? head.start : link->state;
         const StateDigest& state = replay.state();

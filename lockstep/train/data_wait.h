@@ -1,4 +1,4 @@
-// Internal: how long devices had nothing to compute because the next batch was not ready.
+// Internal: measures how long devices had nothing to compute because the next batch was not ready.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@ namespace lockstep {
 class DataWait {
  public:
   explicit DataWait(std::span<const Device> devices);
-  // Calls `take`, which takes the next batch. Adds the time that this took, less what the device that worked least
-  // computed meanwhile. A GPU's work is not seen, so that steps ahead of it count as waiting, too.
+  // Calls `take`, which takes the next batch. Adds the time of this call, minus the compute time of the device that
+  // computed least meanwhile. A GPU's work is not measured: queued steps that it computes count as waiting.
   void measure(const std::function<void()>& take);
   double seconds() const { return std::chrono::duration<double>(waited_).count(); }
-  // Begins anew.
+  // Sets the time to 0.
   void reset() { waited_ = {}; }
 
  private:

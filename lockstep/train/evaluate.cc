@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Other labels would be compared with outputs that are not theirs.
+// Rejects other labels, which would be compared with outputs of other samples.
 void check_labels(const Tensor& outputs, const Tensor& labels) {
   const int dims = outputs.shape().dim();
   bool fits = dims >= 2 && labels.dtype() == DType::i64 && labels.shape().dim() == dims - 1;
@@ -26,7 +26,7 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
         outputs.describe(), labels.describe());
 }
 
-// One metric's sums over a batch, not waited for: f64 [1], or a table.
+// One metric's sums over a batch, which may still be in flight: f64 [1], or a table.
 struct BatchTotal {
   Tensor sum;
   Tensor count;  // undefined: all values count
@@ -46,7 +46,7 @@ BatchOutputs outputs_of(Module& module, const Example& parts, const EvaluateOpti
 
 std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metrics, std::span<const Tensor> parts,
                                 const EvaluateOptions& options) {
-  // Shard after shard: a device has the activations of one at a time. Each metric gives values, and those to count.
+  // Runs shard after shard, so a device has the activations of one at a time. Returns values and masks of each metric.
   const auto of_shard = [&](std::span<const Tensor> in) {
     auto [loss, outputs, targets, log, losses] = outputs_of(module, {in.begin(), in.end()}, options);
     if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
@@ -86,7 +86,7 @@ std::vector<Device> devices_of(Module& module, const EvaluateOptions& options) {
   return options.devices;
 }
 
-// An option that another makes idle is an error, not ignored.
+// An option that another option would override is an error.
 void check_options_count(const EvaluateOptions& o) {
   check(!o.distributed || (o.split.shards == 0 && o.split.balance == Balance()),
         "evaluate: split is set beside `distributed`, whose shards count, expected one of them");
@@ -140,9 +140,9 @@ void for_each_prediction(Module& module, DataLoader& loader, BatchSplitter& spli
     const std::int64_t samples = loader.batch_examples(number++);
     check_batch(batch);
     const std::int64_t rows = batch[0].size(0);
-    if (rows == 0) continue;  // others have all rows
+    if (rows == 0) continue;  // other ranks have all rows
     const Tensor x = splitter.split(std::span(batch).first(1), options.distributed ? samples : rows)[0];
-    // Shard after shard: a device has the activations of one at a time.
+    // Runs shard after shard, so a device has the activations of one shard at a time.
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
       check_labels(outputs, batch[1]);

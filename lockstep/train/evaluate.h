@@ -30,32 +30,32 @@ struct BatchOutputs {
   Tensor loss;
   // Metrics measure this tensor; axis 0 has the samples. If a metric needs several outputs, join them: cat({y, z}, 1).
   Tensor outputs{};
-  // Metrics compare the outputs with these. Undefined: the examples' last part.
+  // Metrics compare the outputs with these. Undefined: with the last part of the examples.
   Tensor targets{};
-  // Scalars to report with the loss, such as its terms: {{"kind", l1}, {"age", l2}}. Reports and the log have the mean
-  // of each over the samples, as that of the loss. Trainer expects the same names in each step. Evaluation does not use
-  // them.
+  // Scalars to report with the loss, such as its terms: {{"kind", l1}, {"age", l2}}. Reports and the log contain the
+  // mean of each over the samples, as for the loss. Trainer expects the same names in each step. Evaluation does not
+  // use them.
   std::vector<std::pair<std::string, Tensor>> log{};
-  // Instead of `loss`, its terms: {{"kind", l1}, {"age", l2, 0.3}} is the loss l1 + 0.3 l2, and `log` gets both values,
-  // before their weights, ahead of its own.
+  // Terms of the loss, instead of `loss`: {{"kind", l1}, {"age", l2, 0.3}} is the loss l1 + 0.3 l2, and `log` gets both
+  // values, without their weights, before its own.
   std::vector<LossTerm> losses{};
 };
 
-// `batch` has all parts of the examples: cut over the batch in training, one shard at a time in evaluation. Floating
-// inputs are not cast.
+// `batch` has all parts of the examples. In training each part is cut over the devices; evaluation passes one shard at
+// a time. Floating inputs are not cast.
 using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
-  // Empty: the model's devices. It is placed if nobody did.
+  // Empty: the devices of the model, which evaluate() places if nobody did.
   std::vector<Device> devices{};
-  // Not with `distributed`, which has its own.
+  // An error together with `distributed`, which has a split of its own.
   SplitOptions split{};
-  // Floating inputs are cast to this type. Not with `forward`, which casts them itself.
+  // Floating inputs are cast to this type. Leave it at f32 with `forward`, which casts them itself.
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks, such as to a DistributedDataParallel: each rank loads its rows
   // (rows_of), and the result covers all ranks. Null: this process evaluates all examples, also in a job.
   BatchSplitter* distributed = nullptr;
-  // Like TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are the module's.
+  // See TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are the module's.
   BatchFunction forward{};
 };
 
@@ -65,14 +65,14 @@ struct EvaluateOptions {
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options = {});
 
 struct Misclassified {
-  std::int64_t index = 0;  // the place of the example in the loop: its number in the data set, unless it is shuffled
+  std::int64_t index = 0;  // index of the example in the order of the loop; in the data set, too, unless it is shuffled
   std::int64_t label = 0;
   std::int64_t predicted = 0;
 };
 
-// The examples whose largest output is not that of their label, in the order of the loop. Examples are as for
-// evaluate(), with one label each; those labeled kIgnoredLabel are left out. Throws with EvaluateOptions::distributed
-// or `forward`.
+// Returns the examples whose largest output is not that of their label, in the order of the loop. Examples are as for
+// evaluate(), with one label each; examples labeled kIgnoredLabel are left out. Throws with
+// EvaluateOptions::distributed or `forward`.
 //
 //   for (const Misclassified& m : misclassified(net, test_loader)) show(test_data.get(m.index));
 std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options = {});

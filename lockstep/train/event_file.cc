@@ -60,7 +60,7 @@ void EventFile::write(std::string_view record) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const std::string why = reason();
-      // After a part of a record, nothing can be read. The next write would fail, too.
+      // Removes a partly written record, because a reader stops there. If this fails, the next write fails, too.
       [[maybe_unused]] const int ignored = ::ftruncate(fd_, size_);
       fail("cannot write {}: {}", path_.string(), why);
     }

@@ -1,5 +1,5 @@
-// Internal: TensorBoard's record file: each record is its length (8 bytes, little-endian), the masked CRC-32C of these
-// bytes, the record's bytes, and their masked CRC-32C. The format is that of TensorFlow's TFRecord.
+// Internal: TensorBoard's record file. Each record has its length (8 bytes, little-endian), the masked CRC-32C of the
+// length, the record's bytes, and their masked CRC-32C. The format is that of TensorFlow's TFRecord.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// CRC-32C (Castagnoli), rotated and shifted as the format wants it, so that a CRC over bytes that hold CRCs is no
-// special case.
+// Returns the CRC-32C (Castagnoli), rotated and offset by a constant as the format requires, because a CRC of bytes
+// that contain their own CRC is weak.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 class EventFile {
@@ -22,8 +22,8 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // Hands the record to the system at once, so that a killed process loses none and TensorBoard sees it. Throws with
-  // the path and the system's reason, and then leaves no part of the record.
+  // Hands the record to the system at once, so that a killed process loses none and TensorBoard sees it. On failure,
+  // throws with the path and the system's reason, and removes a partly written record.
   void write(std::string_view record);
   const std::filesystem::path& path() const { return path_; }
 

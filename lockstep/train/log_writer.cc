@@ -18,7 +18,7 @@ namespace {
   fail("{}: cannot write {}: {}", what, path.string(), std::generic_category().message(errno));
 }
 
-// True if a process died in the middle of the last line.
+// Returns true if a process was killed in the middle of the last line.
 bool ends_in_a_line(std::FILE* file) { return std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n'; }
 
 using Keep = std::function<bool(const nlohmann::json&)>;
@@ -35,8 +35,8 @@ void for_each_line(const std::filesystem::path& path, const Keep& keep, const Us
   check(file.eof(), "log: cannot read {}", path.string());
 }
 
-// Removes the events that `keep` refuses. A device, or a file that does not exist, has none. Only a file that changes
-// needs a folder that can be written to.
+// Removes the events that `keep` rejects. A device, or a file that does not exist, has none. A folder that cannot be
+// written to is an error only if events must be removed.
 void drop_events(const std::filesystem::path& path, const Keep& keep) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(path, unknown)) return;

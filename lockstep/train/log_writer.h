@@ -13,8 +13,8 @@ namespace lockstep {
 struct LogWriterOptions {
   std::string what = "log";  // for errors
   bool append = false;       // continues the file, as a resumed run does
-  // With append: returns whether an event stays. If some do not, or a process did not finish the last line, the file is
-  // replaced as a whole by one without them.
+  // With append: returns whether to keep an event. If an event is dropped, or the last line is incomplete because a
+  // process was killed, a new file without them replaces the file.
   std::function<bool(const nlohmann::json& event)> keep{};
 };
 
@@ -22,9 +22,9 @@ class LogWriter {
  public:
   explicit LogWriter(const std::filesystem::path& path, LogWriterOptions options = {});
 
-  // Writes one line and hands it to the system, so that a killed process loses no line. Numbers come back exactly, NaN
-  // and infinities are null, and fields keep their order. Throws, with the path and the system's reason, if it cannot
-  // write.
+  // Writes one line and hands it to the system, so that a killed process loses no line. Numbers read back exactly, NaN
+  // and infinities become null, and fields keep their order. Throws, with the path and the system's reason, if it
+  // cannot write.
   void write(const nlohmann::ordered_json& event);
 
  private:

@@ -31,7 +31,7 @@ void check_options(const TrainerOptions& o, const LearningRateFinderOptions& f) 
   check(!is_scheduled(o.schedule), "find_learning_rate: schedule is set, expected none: the rates are its own");
 }
 
-// What training changes, to put it back.
+// What training changes, kept to restore it.
 class TrainingState {
  public:
   TrainingState(Module& module, Optimizer& optimizer)
@@ -64,7 +64,7 @@ double steepest(const LearningRateCurve& curve, std::int64_t steps) {
   check(points.size() >= begin + 4,
         "find_learning_rate: the loss diverges at the rate {}, step {}, expected a smaller first rate",
         points.empty() ? 0 : points.back().rate, points.size());
-  // Of the rates' logarithms, which are equally far apart.
+  // Slope over the rates' logarithms, which are equally spaced.
   const auto slope = [&](std::size_t i) { return points[i + 1].smoothed - points[i - 1].smoothed; };
   std::size_t best = begin + 1;
   for (std::size_t i = best + 1; i + 2 < points.size(); ++i) {

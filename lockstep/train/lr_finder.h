@@ -1,5 +1,5 @@
-// A learning rate for a model, its optimizer, and its data: the range test of Smith (2017). The rate rises
-// exponentially while the model trains, and the suggestion is where the loss falls most steeply.
+// Finds a learning rate for a model, its optimizer, and its data, with the range test of Smith (2017). The rate rises
+// exponentially while the model trains, and the suggestion is the rate at which the loss falls most steeply.
 //
 //   const LearningRateCurve curve = find_learning_rate(net, sgd, train_data, {.batch_size = 64});
 //   sgd.set_learning_rate(curve.suggestion);
@@ -17,13 +17,13 @@
 namespace LOCKSTEP_API lockstep {
 
 struct LearningRateFinderOptions {
-  // The rates of the first and of the last step.
+  // Rates of the first and of the last step.
   double first = 1e-7;
   double last = 1;
   std::int64_t steps = 100;
   // The loss is smoothed as a moving average with this decay, corrected for its start.
   double smoothing = 0.98;
-  // The test ends when the smoothed loss exceeds so many times its least value, or is not finite.
+  // The test ends when the smoothed loss exceeds this multiple of its least value, or is not finite.
   double stop_factor = 4;
 };
 
@@ -34,23 +34,23 @@ struct LearningRatePoint {
 };
 
 struct LearningRateCurve {
-  // Of the steps with a finite loss.
+  // One point for each step with a finite loss.
   std::vector<LearningRatePoint> points;
-  // Where the smoothed loss falls most steeply over the logarithm of the rate, apart from the first tenth of the steps,
-  // at most ten, and the last one.
+  // Rate at which the smoothed loss falls most steeply over the logarithm of the rate. Leaves out the first tenth of
+  // the steps (at most ten) and the last step.
   double suggestion = 0;
-  bool diverged = false;  // ended before the last step
+  bool diverged = false;  // the test ended before its last step
 };
 
-// Trains as Trainer does with these options, of which `epochs`, `max_steps`, `metrics`, and `schedule` do not count.
-// Afterwards the weights, the buffers, the optimizer's state and rate, and the keys of random operations are as before,
-// so that training has the bits that it has without the test. Depends on the recipe alone, as training does: the
-// suggestion is the same on any number of devices and ranks. Collective where training is. Throws if the loss never
-// falls, if it diverges within the first steps, and for options that write files.
+// Trains as Trainer does with these options, but ignores `epochs`, `max_steps`, `metrics`, and `schedule`. Afterwards
+// the weights, the buffers, the optimizer's state and rate, and the keys of random operations are as before, so
+// training has the same bits with and without the test. Depends on the recipe alone, as training does: the suggestion
+// is the same on any number of devices and ranks. Collective where training is. Throws if the loss never falls, if it
+// diverges within the first steps, and for options that write files.
 LearningRateCurve find_learning_rate(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                                      TrainerOptions options = {}, const LearningRateFinderOptions& finder = {});
 
-// For write_plot(): the smoothed loss over the rate's decimal logarithm.
+// Returns a panel for write_plot(): the smoothed loss over the decimal logarithm of the rate.
 PlotPanel learning_rate_panel(const LearningRateCurve& curve);
 PlotOptions learning_rate_axis();
 

@@ -1,4 +1,4 @@
-// Internal: texts as parts of SVG and HTML.
+// Internal: converts texts to parts of SVG and HTML.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// The text for element content and for attributes in quotes. & < > " ' become references. Whatever is not UTF-8 becomes
-// U+FFFD, and a control character a space, except for line breaks and tabs: markup allows neither.
+// Returns the text for element content and quoted attributes: & < > " ' become references, bytes that are not UTF-8
+// become U+FFFD, and control characters except line breaks and tabs become spaces, because markup allows neither.
 std::string escape_markup(std::string_view text);
 
-// The text with U+FFFD for each byte that is not UTF-8.
+// Returns the text with U+FFFD for each byte that is not UTF-8.
 std::string valid_utf8(std::string_view text);
 
 }  // namespace lockstep

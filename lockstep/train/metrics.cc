@@ -36,7 +36,7 @@ std::function<Tensor(const Tensor&)> not_ignored(const ClassOptions& options) {
   return [index = *options.ignore_index](const Tensor& labels) { return ne(labels, static_cast<double>(index)); };
 }
 
-// Replaces labels that do not count by an existing class.
+// Replaces labels that do not count with class 0.
 Tensor known_labels(const Tensor& labels, const ClassOptions& options) {
   if (!options.ignore_index) return labels;
   return masked_fill(labels, eq(labels, static_cast<double>(*options.ignore_index)), 0);
@@ -61,7 +61,7 @@ Metric top_k_accuracy(std::int64_t k, const ClassOptions& options) {
     const Tensor labels = unsqueeze(known_labels(all_labels, options), axis);
     const Tensor own = take_along_dim(outputs, labels, axis);
     const Tensor numbers = cumsum(ones_like(outputs), axis) - 1;
-    // NaN is ahead of everything else.
+    // NaN counts as larger than every other value.
     const Tensor ahead = where(le(outputs, own), 0.0, ones_like(outputs));
     const Tensor before = where(lt(numbers, labels.to(outputs.dtype())), ones_like(outputs), 0.0);
     const Tensor tied = where(eq(outputs, own), before, 0.0);
@@ -89,7 +89,7 @@ Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
     const int axis = class_axis("confusion_matrix", outputs, labels, options.dim);
     check(outputs.size(axis) == classes, "confusion_matrix: outputs are {}, expected {} classes on axis {}",
           outputs.describe(), classes, options.dim);
-    // [n, places]: a sample has one label, or one at each of its places.
+    // [n, positions]: a sample has one label, or one at each of its positions.
     const auto places = [](const Tensor& t) { return t.shape().dim() == 1 ? unsqueeze(t, 1) : flatten(t, 1); };
     Tensor counts = one_hot(places(known_labels(labels, options)), classes).to(DType::f32);
     if (options.ignore_index) {
@@ -97,7 +97,7 @@ Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
       counts = counts * unsqueeze(known.to(DType::f32), 2);
     }
     const Tensor found = one_hot(places(argmax(outputs, axis)), classes).to(DType::f32);
-    // Whole numbers, exact in f32 up to 2^24 places of a sample.
+    // Counts are whole numbers, exact in f32 up to 2^24 positions of a sample.
     return matmul(transpose(counts, 1, 2), found);
   };
   return {.name = "confusion_matrix", .values = values, .table = true};

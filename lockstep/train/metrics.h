@@ -31,9 +31,9 @@ struct Metric {
   std::function<Tensor(const Tensor& targets)> counted{};
   // Computes the metric from the mean of all values. Empty: the mean itself.
   std::function<double(double mean)> result{};
-  // True: the values are one table per sample, [n, rows, columns], and the result is the sum of the tables.
+  // True: the values are one table for each sample, [n, rows, columns], and the result is the sum of the tables.
   bool table = false;
-  // For WatchOptions: a smaller value is better, as for a perplexity.
+  // Used by WatchOptions: whether a smaller value is better, as for a perplexity.
   bool smaller_is_better = false;
 };
 

@@ -13,12 +13,12 @@
 namespace lockstep {
 namespace {
 
-// They give the elements that they take.
+// Returns whether the operation only copies, converts, or moves its input.
 bool moves_elements(std::string_view name) {
   return name == "to" || name == "pin" || name == "replicate" || name == "reorder" || name == "clone";
 }
 
-// A name as graphs have it: words of letters, digits, and ._- between slashes.
+// Returns a name that graphs allow: words of letters, digits, and ._- between slashes.
 std::string graph_name(std::string_view text) {
   std::string name;
   for (const char c : text) {
@@ -95,7 +95,7 @@ class GraphTrace final : public ForwardTrace {
     nodes_.push_back(std::move(node));
   }
 
-  // The node that made x: a new one for a weight and for a constant.
+  // Returns the name of the node that made x; makes one for a weight and for a constant.
   std::string source_of(const Tensor& x, const std::string& path) {
     if (const auto known = sources_.find(x.operator->()); known != sources_.end()) return known->second;
     const auto weight = x->parts.empty() ? weights_.end() : weights_.find(x->parts[0].storage().get());
@@ -111,11 +111,11 @@ class GraphTrace final : public ForwardTrace {
 
   std::vector<ModelNode> nodes_;
   std::set<std::string> names_;
-  std::map<const void*, std::string> sources_;  // by handle
-  std::map<const void*, std::string> weights_;  // by memory
+  std::map<const void*, std::string> sources_;  // by address of the handle
+  std::map<const void*, std::string> weights_;  // by address of the memory
   std::map<const void*, std::pair<std::string, std::string>> modules_;
   std::vector<const void*> stack_;
-  std::vector<Tensor> kept_;  // so that no address is used twice
+  std::vector<Tensor> kept_;  // keeps addresses from being reused
 };
 
 }  // namespace
@@ -125,7 +125,7 @@ std::vector<ModelNode> trace_model(Module& model, std::span<const Tensor> inputs
   const auto known = [](const auto& p) { return p.second.initialized() && p.second.shape_known(); };
   const bool settled =
       std::ranges::all_of(model.named_parameters(), known) && std::ranges::all_of(model.named_buffers(), known);
-  // In this mode of evaluation, and with this care for random numbers, a model is looked at elsewhere, too.
+  // summarize_layers() runs its function in evaluation mode and restores the random numbers.
   summarize_layers(model, [&] {
     if (!settled) call();
     GraphTrace trace(model, inputs);

@@ -1,4 +1,4 @@
-// Internal: what a model computes, as a graph of operations whose names are paths of modules.
+// Internal: a graph of the operations that a model computes, whose names are paths of modules.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ struct ModelNode {
   std::vector<Shape> outputs{};
 };
 
-// The operations of `call`, which runs the model once on `inputs`, in order; weights and constants come before their
-// first use. Runs it in evaluation mode, without a history, and leaves the random numbers as they were. What a Function
-// of the program computes is one node.
+// Returns the operations of `call`, which must run the model once on `inputs`, in order. Weights and constants come
+// before their first use. Runs the model in evaluation mode, without a history, and leaves the random numbers as they
+// were. A Function of the program is one node.
 std::vector<ModelNode> trace_model(Module& model, std::span<const Tensor> inputs, const std::function<void()>& call);
 
 }  // namespace lockstep

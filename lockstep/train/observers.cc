@@ -21,7 +21,7 @@ void Observers::start(const TrainingStart& start) {
   for (Entry& entry : entries_) entry.observer->start(start);
 }
 
-// Those that go on write for the last time.
+// An observer that goes on after a failure rewrites its file here, so its error is cleared first.
 void Observers::end(const TrainingResult& result) {
   for (Entry& entry : entries_) {
     if (!entry.ended) entry.error.clear();
@@ -34,7 +34,7 @@ void Observers::abort(const std::string& why) noexcept {
     try {
       call(entry, [&] { entry.observer->abort(why); });
     } catch (...) {
-      entry.ended = true;  // by what has failed already
+      entry.ended = true;  // why abort() was called matters more than this error
     }
   }
 }

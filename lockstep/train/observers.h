@@ -1,4 +1,4 @@
-// Internal: tells the observers of a training what happens, and keeps the one rule of those that fail (see
+// Internal: tells the observers of a training what happens, and applies the rule for observers that throw (see
 // TrainingObserver).
 #pragma once
 
@@ -16,12 +16,12 @@ namespace lockstep {
 class Observers {
  public:
   void add(std::shared_ptr<TrainingObserver> observer);
-  // As in TrainingObserver and StepObserver.
+  // These functions call those of TrainingObserver and StepObserver with the same names.
   void start(const TrainingStart& start);
   void end(const TrainingResult& result);
   void abort(const std::string& why) noexcept;
   bool observes(std::int64_t step) const;
-  // Calls f(observer) for each that has not ended, or for each StepObserver.
+  // Calls f(observer) for each observer, or each StepObserver, that has not ended.
   void each(const std::function<void(TrainingObserver&)>& f);
   void each_step(const std::function<void(StepObserver&)>& f);
   std::vector<ObserverFailure> failures() const;
@@ -29,7 +29,7 @@ class Observers {
  private:
   struct Entry {
     std::shared_ptr<TrainingObserver> observer;
-    StepObserver* steps = nullptr;  // the same, if it is one
+    StepObserver* steps = nullptr;  // the observer, if it is a StepObserver
     bool ended = false, told = false;
     std::string error;
   };

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Pixels of an SVG of this width; it scales.
+// Pixels of the SVG at its nominal width; it scales.
 constexpr int kWidth = 820, kLeft = 58, kRight = 28, kGap = 76;
 constexpr int kPanelHeight = 200, kTop = 54, kBelow = 66;
 constexpr std::size_t kMostTitle = 88;
@@ -49,7 +49,7 @@ constexpr std::string_view kStyle = R"(  <style>
   </style>
 )";
 
-// At most this many characters of UTF-8, with "…" for the rest.
+// Returns at most this many characters of UTF-8; the last one is an ellipsis if text was cut off.
 std::string cut(std::string_view text, std::size_t most) {
   std::size_t characters = 0, end = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -65,7 +65,7 @@ std::string cut(std::string_view text, std::size_t most) {
 std::string plot_svg(std::span<const PlotPanel> panels, const PlotOptions& options) {
   struct Drawn {
     const PlotPanel* panel;
-    std::size_t color;  // of its first curve; the same whether other panels are empty or not
+    std::size_t color;  // index of the color of its first curve; empty panels count, too
   };
   std::vector<Drawn> drawn;
   std::size_t color = 0;

@@ -27,7 +27,7 @@ struct CurvePoint {
   double y = 0;
 };
 
-// What the legend says about a curve beside its last value.
+// Which best value the legend shows beside the last value of a curve.
 enum class CurveBest { none, largest, smallest };
 
 struct Curve {
@@ -78,8 +78,8 @@ struct AnimatorOptions {
 class Animator {
  public:
   Animator(std::filesystem::path path, AnimatorOptions options);
-  // Adds a point to each curve, in the order of all panels' names, and writes the file. Without a value, or with NaN, a
-  // curve gets no point. Throws if there are more or fewer values than curves, and if it cannot write the file.
+  // Adds a point to each curve, in the order of all panels' names, and writes the file. A curve without a value gets no
+  // point; NaN leaves a gap. Throws if there are more or fewer values than curves, and if it cannot write the file.
   void add(double x, const std::vector<std::optional<double>>& values);
   std::string svg() const;
 
@@ -94,10 +94,10 @@ struct TrainingPlotOptions {
   int epochs = 0;          // the planned number: the figure leaves room for them
 };
 
-// Panels for the test accuracy and the train loss. A value that is not finite, or an accuracy of nothing, leaves a gap.
+// Returns panels for the test accuracy and the train loss, with gaps where a value is not finite or nothing was tested.
 std::vector<PlotPanel> training_panels(std::span<const EpochReport> epochs);
 
-// training_panels() as the text of an SVG file, and as a file. The reports must be in ascending order of epochs.
+// Returns training_panels() as an SVG text, or writes it to a file. The reports must be in ascending order of epochs.
 std::string training_plot_svg(std::span<const EpochReport> epochs, const TrainingPlotOptions& options = {});
 void write_training_plot(const std::filesystem::path& path, std::span<const EpochReport> epochs,
                          const TrainingPlotOptions& options = {});

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
+// Returns the smallest of 1, 2, and 5 times a power of ten that is at least `least`.
 double round_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   for (double factor : {1.0, 2.0, 5.0}) {
@@ -20,7 +20,7 @@ double round_step(double least) {
 }  // namespace
 
 std::vector<double> PlotAxis::ticks() const {
-  constexpr double kSlack = 1e-6;  // of a step: low / step is rarely whole to the last bit
+  constexpr double kSlack = 1e-6;  // in steps, because low / step is rarely a whole number to the last bit
   std::vector<double> ticks;
   const double last = std::floor(high / step + kSlack);
   for (double i = std::ceil(low / step - kSlack); i <= last; ++i) ticks.push_back(i * step);
@@ -41,7 +41,7 @@ std::string plain_number(double value, int digits) {
 }
 
 PlotAxis round_axis(double low, double high, int intervals) {
-  // The changing digits of a constant, or nearly constant, series say nothing: show where it lies.
+  // The last digits of a constant, or nearly constant, series mean nothing, so the axis shows where the series lies.
   const double magnitude = std::max(std::abs(low), std::abs(high));
   if (high - low <= 1e-3 * magnitude || magnitude == 0) {
     const double margin = magnitude == 0 ? 1 : 0.05 * magnitude;

@@ -12,21 +12,21 @@ struct PlotAxis {
   double high = 1;
   double step = 1;
 
-  // Within [low, high], in ascending order.
+  // Returns the ticks within [low, high], in ascending order.
   std::vector<double> ticks() const;
-  // The number with as many decimals as the ticks need to differ.
+  // Returns a tick as text, with as many decimals as the ticks need to differ.
   std::string label(double tick) const;
-  // The value's place on the axis: 0 at `low`, 1 at `high`.
+  // Returns the position of a value on the axis: 0 at `low`, 1 at `high`.
   double position(double value) const { return (value - low) / (high - low); }
 };
 
-// An axis whose bounds are ticks, which contains [low, high] and has about `intervals` steps. `low` and `high` have to
-// be finite.
+// Returns an axis that contains [low, high], whose bounds are ticks, with about `intervals` steps. `low` and `high`
+// must be finite.
 PlotAxis round_axis(double low, double high, int intervals);
-// An axis from `first` to `last` with at most `most` ticks, at whole numbers only.
+// Returns an axis from `first` to `last` with at most `most` ticks, at whole numbers only.
 PlotAxis count_axis(int first, int last, int most);
 
-// So many digits or more, without an exponent where the number is short enough: "0.01234", "199300", "1.234e+09".
+// Returns the value with up to `digits` digits, or as a whole number below 1e9: "0.01234", "199300", "1.234e+09".
 std::string plain_number(double value, int digits = 4);
 
 }  // namespace lockstep

@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int kIntervals = 5;         // of a vertical axis, about
-constexpr int kMostMarkers = 40;      // beyond, the line alone is clearer
-constexpr double kMargin = 0.04;      // of an axis, between its line and the curves
-constexpr double kLeastRange = 0.05;  // of the values' magnitude: less looks like noise
-constexpr double kLeastRatio = 30;    // of a logarithmic axis
+constexpr int kIntervals = 5;         // approximate number on a vertical axis
+constexpr int kMostMarkers = 40;      // with more points, the line alone is clearer
+constexpr double kMargin = 0.04;      // fraction of an axis between its line and the curves
+constexpr double kLeastRange = 0.05;  // fraction of the values' magnitude: a smaller range looks like noise
+constexpr double kLeastRatio = 30;    // largest to smallest value, for a logarithmic axis
 
 std::vector<CurvePoint> finite_points(const Curve& curve) {
   std::vector<CurvePoint> points;
@@ -30,7 +30,7 @@ std::string value_text(const Curve& curve, double value) {
   return curve.decimals < 0 ? plain_number(value) : fmt::format("{:.{}f}", value, curve.decimals);
 }
 
-// "0.85, best 0.87 in epoch 4", or less of it, in at most `most` characters.
+// Returns "0.85, best 0.87 in epoch 4", or less of it, in at most `most` characters.
 std::string summary(const Curve& curve, std::string_view x_name, std::size_t most) {
   const std::vector<CurvePoint> points = finite_points(curve);
   if (points.empty()) return "";
@@ -72,7 +72,7 @@ PlotAxis value_axis(const PlotPanel& panel) {
   PlotAxis axis = round_axis(low, high, kIntervals);
   axis.low = std::max({axis.low, std::min(first, 0.0), least});
   axis.high = std::min(axis.high, most);
-  // No curve lies on the line of the axis.
+  // Keeps curves off the line of the axis.
   const double margin = kMargin * (axis.high - axis.low);
   axis.low = std::min(axis.low, first - margin);
   return axis;
@@ -84,7 +84,7 @@ struct ValueAxis {
   bool logarithmic = false;
 
   double position(double value) const { return axis.position(logarithmic ? std::log10(value) : value); }
-  // Values, with their labels.
+  // Returns values with their labels.
   std::vector<std::pair<double, std::string>> ticks() const {
     std::vector<std::pair<double, std::string>> all;
     if (!logarithmic) {
@@ -146,7 +146,7 @@ class PanelDrawing {
         escape_markup(curve.name), escape_markup(summary(curve, options_.x_name, room_for_summary(curve))));
   }
 
-  // Characters beside the name, which is bold. The widths are those of wide letters.
+  // Returns the number of characters that fit beside the name, which is bold. Assumes the widths of wide letters.
   std::size_t room_for_summary(const Curve& curve) const {
     constexpr double kName = 7.5, kText = 6.5;
     const double room = place_.left + place_.width - place_.legend_left - 26;

@@ -1,4 +1,4 @@
-// Internal: one panel of a plot, as elements of SVG whose classes the picture or the page around it colors.
+// Internal: draws one panel of a plot as SVG elements. Their classes get colors from the picture or the page around it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace lockstep {
 inline constexpr std::size_t kCurveColors = 6;
 inline constexpr int kLegendRowHeight = 20;
 
-// In pixels of the picture.
+// Position of a panel, in pixels of the picture.
 struct PanelPlace {
   int left = 0, width = 0;
   int legend = 0;  // the middle of its first row
@@ -34,7 +34,7 @@ struct PanelOptions {
 };
 
 bool has_values(const PlotPanel& panel);
-// Covers all panels and what the options say.
+// Returns an axis that covers all panels and the range of the options.
 PlotAxis horizontal_axis(std::span<const PlotPanel> panels, const PlotAxisOptions& options, int most_ticks = 10);
 void draw_panel(std::string& svg, const PlotPanel& panel, const PanelPlace& place, const PanelOptions& options);
 
@@ -44,8 +44,8 @@ struct PanelPictureOptions {
   bool may_be_logarithmic = false;
 };
 
-// A panel as an SVG element of its own, with points for a script and without colors, which the page gives. Its width
-// suits a phone.
+// Returns a panel as an SVG element of its own, with points for a script. The page around it gives the colors. Its
+// width suits a phone.
 std::string panel_svg(const PlotPanel& panel, const PanelPictureOptions& options = {});
 
 }  // namespace lockstep

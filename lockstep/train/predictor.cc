@@ -38,21 +38,21 @@ std::vector<Parameter> weights_of(const Module& model) {
   return all;
 }
 
-// A compute lane, for one call at a time if possible.
+// A compute lane, shared by several calls only if all lanes are in use.
 struct PredictorLane {
   Device device;
-  int lane = 0;   // among those of the device
-  int calls = 0;  // that use it now
+  int lane = 0;   // index among the lanes of the device
+  int calls = 0;  // number of calls that use it now
 };
 
-// Calls that are computed in one pass. The mutex of all groups protects it.
+// Calls that are computed in one pass. groups_mutex protects it.
 struct CallGroup {
   std::vector<PredictorState::Request*> calls{};
   bool full = false;
   std::condition_variable changed{};
 };
 
-// Throws where a joined pass would mix the samples of its calls; each call is then a pass of its own.
+// Throws if a joined pass would mix the samples of its calls; each call is then a pass of its own.
 class SamplesApart final : public ForwardTrace {
  public:
   void operation(std::string_view name, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
@@ -80,7 +80,7 @@ class SamplesApart final : public ForwardTrace {
   }
 };
 
-// Whether two results agree but for the last digits, which the size of a batch may change in bf16 and on GPUs.
+// Returns whether two results agree except for the last digits, which depend on the batch size in bf16 and on GPUs.
 bool agree(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) {
     if (!x.defined() || !y.defined()) return x.defined() == y.defined();
@@ -97,7 +97,7 @@ bool agree(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   });
 }
 
-// What calls have in common that may be joined.
+// Calls can be joined if these members are equal.
 struct CallShape {
   std::type_index kind;
   std::vector<std::size_t> sizes;
@@ -153,7 +153,7 @@ struct PredictorState::Impl {
     }
   }
 
-  // The first call settles shapes that no file did.
+  // If no file sets all shapes, the first call does.
   void hold_settled() {
     if (settled) return;
     const std::lock_guard first(queue);
@@ -172,7 +172,7 @@ struct PredictorState::Impl {
     }
   }
 
-  // A lane with the fewest calls; `on`: of this device, if it is one. Of several, the one with the fewest tasks.
+  // Returns a lane with the fewest calls, of the device `on` unless that is host memory; of these, the least busy one.
   PredictorLane& take_lane(Device on) {
     const std::lock_guard lock(lanes_mutex);
     int fewest = -1;
@@ -183,7 +183,7 @@ struct PredictorState::Impl {
         fewest = lane.calls;
         free.clear();
       }
-      // Lanes of one device, so that the engine can choose.
+      // Keeps lanes of one device only, so that its engine can choose one.
       if (lane.calls == fewest && (free.empty() || free[0]->device == lane.device)) free.push_back(&lane);
     }
     if (free.empty()) {
@@ -202,7 +202,7 @@ struct PredictorState::Impl {
     return *best;
   }
 
-  // Whether no pass of these calls was compared yet.
+  // Returns whether no joined pass of this kind has been compared yet.
   bool tries(const std::pair<CallShape, std::size_t>& joined) {
     const std::lock_guard lock(groups_mutex);
     return std::ranges::find(tried, joined) == tried.end();
@@ -239,21 +239,21 @@ struct PredictorState::Impl {
   const PredictorOptions options;
   bool held = false;
   std::atomic<bool> settled{false};
-  std::vector<Device> devices;  // the parameters' own list is exchanged with their replicas
+  std::vector<Device> devices;  // a copy, because the parameters' own list is exchanged with their replicas
   std::mutex lanes_mutex;
   std::vector<PredictorLane> lanes;
-  int inside = 0;  // calls
+  int inside = 0;  // number of calls
   std::condition_variable empty;
   std::mutex groups_mutex;
-  std::vector<CallShape> refused;                        // of models that compute with the number of rows
+  std::vector<CallShape> refused;                        // calls of models that compute with the number of rows
   std::vector<std::pair<CallShape, std::size_t>> tried;  // joined passes whose results were compared
   std::vector<std::shared_ptr<CallGroup>> open;          // groups that wait for more calls
-  int passes = 0;                                        // that are computed for groups
+  int passes = 0;                                        // number of passes in progress
   std::atomic<int> loads = 0;
   bool ending = false;
   std::mutex load_mutex;  // one load at a time
-  // Calls describe their tasks with shared ownership; load() exchanges the weights alone. Each waits in `queue` first,
-  // so that a stream of calls does not hold up a load.
+  // Calls describe their tasks with a shared lock; load() exchanges the weights with an exclusive one. Each first locks
+  // `queue`, so that a stream of calls cannot hold up a load.
   std::mutex queue;
   std::shared_mutex describing;
 };
@@ -325,12 +325,12 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
     if (request.alone) compute_alone();
     return;
   }
-  // The first call of a group computes it.
+  // The first call of a group computes the whole group.
   const auto group = std::make_shared<CallGroup>();
   group->calls = {&request};
   if (most > 1 && state.passes > 0 && !state.ending) {
     state.open.push_back(group);
-    const std::chrono::nanoseconds longest = std::chrono::hours(24);  // more could overflow
+    const std::chrono::nanoseconds longest = std::chrono::hours(24);  // a longer wait could overflow the clock
     group->changed.wait_for(lock, std::min(state.options.wait, longest),
                             [&] { return group->full || state.passes == 0 || state.ending; });
     if (!group->full) std::erase(state.open, group);
@@ -343,11 +343,11 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
   try {
     const int loads = state.loads;
     compute(group->calls);
-    // SamplesApart keeps the samples apart; what the model does with the number of rows shows in the results.
+    // SamplesApart rejects operations that mix samples. Other uses of the number of rows show up in the results.
     if (joined.second > 1 && state.tries(joined)) {
       const std::vector<Tensor> found_joined = request.outputs;
       compute_alone();
-      // With the same weights.
+      // Compares only results of the same weights.
       if (loads == state.loads) by_rows = !state.agrees(joined, agree(request.outputs, found_joined));
     }
   } catch (...) {
@@ -376,15 +376,15 @@ struct PredictorState::Call::Impl {
 
   PredictorState::Impl& state;
   PredictorLane* lane = nullptr;
-  // Leaves last: the Predictor may end then, and with it the mutex that `describing` has if the model threw.
+  // Its destructor must run last: ~Predictor() may continue then and destroy the mutex of `describing`.
   struct Leave {
     Impl& call;
     ~Leave() { call.state.leave(call.lane); }
   } leave{*this};
-  Device device;                 // of the inputs; host memory if none is on a device
-  bool cut = false;              // an input is a batch that is cut over devices, which its shards' lanes compute
+  Device device;                 // device of the inputs; host memory if no input is on a device
+  bool cut = false;              // an input is cut over devices: the lanes of its shards compute
   std::vector<Tensor> inputs{};  // of joined calls, in host memory
-  std::int64_t calls = 0;        // that are joined
+  std::int64_t calls = 0;        // number of joined calls; 0 if the call cannot be joined
   std::shared_ptr<const Placement> placement{};
   std::shared_lock<std::shared_mutex> describing{};
   std::optional<ops::ShardScope> scope{};
@@ -438,7 +438,7 @@ void PredictorState::Call::begin() {
   if (!impl_->lane) return;
   impl_->scope.emplace(impl_->lane->lane);
   if (impl_->calls > 0) {
-    // One shard, so that operations know where the samples are.
+    // The placement has one shard, so that operations know which axis has the samples.
     std::vector<std::int64_t> rows(static_cast<std::size_t>(impl_->lane->lane) + 1);
     rows.back() = impl_->inputs[0].size(0);
     impl_->placement =
@@ -446,7 +446,7 @@ void PredictorState::Call::begin() {
     impl_->joined.emplace(impl_->calls);
     if (impl_->calls > 1) impl_->apart.emplace();
   }
-  // The thread would only wait for its results.
+  // The calling thread would only wait for its results, so it computes, too.
   const bool waits = impl_->device.is_host();
   if (DeviceState& device = state_of(impl_->lane->device, "predictor"); waits && device.kind == DeviceKind::cpu) {
     impl_->caller.emplace(device);
@@ -455,7 +455,7 @@ void PredictorState::Call::begin() {
 
 Tensor PredictorState::Call::place(const Tensor& x) const {
   if (!x.defined() || impl_->cut || !x.device().is_host()) return x;
-  // A call without other inputs waits for its results before it returns, so nobody can change x before it is read.
+  // If all inputs are in host memory, the call waits for its results, so nobody can change x before it is read.
   return x.to(impl_->lane->device, {.non_blocking = impl_->device.is_host()});
 }
 
@@ -475,13 +475,13 @@ Tensor PredictorState::Call::result(const Tensor& y) const {
   if (impl_->device.is_host()) {
     if (y.device().is_host() || y.device().kind() != DeviceKind::cpu || y->array().layout() != Layout::plain)
       return y.to_host();
-    // This thread waits anyway, and reads faster than it wakes the lane that copies.
+    // This thread waits anyway, and copies sooner than the lane that copies would wake up.
     y.wait();
     const Tensor result = Tensor::host(y.shape(), y.dtype());
     if (y.numel() > 0) std::memcpy(result->view().data, y->view().data, y->view().bytes());
     return result;
   }
-  // What the caller computes from it belongs to no shard.
+  // Drops the shard, because what the caller computes from the result belongs to none.
   return y.device().is_host() ? y : Tensor(y->array().with_shard(-1));
 }
 
@@ -503,7 +503,7 @@ Tensor PredictorState::Call::result_of(const Tensor& y, std::size_t call) const 
   std::int64_t blocks = cut.outer;
   for (int i = 0; i < cut.axis; ++i) blocks *= shape[i];
   if (result.numel() == 0) return result;
-  const std::size_t bytes = result->view().bytes() / static_cast<std::size_t>(blocks);  // of a call, in a block
+  const std::size_t bytes = result->view().bytes() / static_cast<std::size_t>(blocks);  // of one call in one block
   const auto* from = static_cast<const std::byte*>(all.view().data) + call * bytes;
   auto* to = static_cast<std::byte*>(result->view().data);
   for (std::int64_t b = 0; b < blocks; ++b, to += bytes) {

@@ -8,9 +8,9 @@
 //   // Computes up to 32 images of calls at the same time in one pass:
 //   const Predictor joining(torchvision::resnet18(), "resnet18.safetensors", {.max_batch = 32, .wait = 2ms});
 //
-// The model is in evaluation mode, keeps no history, and draws no random numbers for weights that are loaded. On a CPU
+// The model is in evaluation mode, keeps no history, and draws no random values for weights that it loads. On a CPU
 // device, the calling thread computes, and cores that no other call needs help it. On a GPU, and for inputs on a
-// device, calls at the same time are computed on different lanes and devices.
+// device, concurrent calls are computed on different lanes and devices.
 #pragma once
 
 #include <array>
@@ -34,12 +34,12 @@
 namespace LOCKSTEP_API lockstep {
 
 struct PredictorOptions {
-  // The most samples that are computed together. Above 1, calls at the same time whose inputs are in host memory and
-  // have equal shapes and types are joined along axis 0 to one pass, and its results are cut again. A call of more
-  // samples is a pass of its own.
+  // Largest number of samples in one pass. Above 1, concurrent calls whose inputs are in host memory and have equal
+  // shapes and types are joined along axis 0 into one pass, and its results are split again. A call with more samples
+  // is a pass of its own.
   std::int64_t max_batch = 1;
-  // A call that finds the model at rest is computed at once. Others wait for each other while a pass is computed, but
-  // never longer than this. Only with max_batch above 1.
+  // A call is computed at once if no pass is in progress. Otherwise it waits for more calls to join it, until no pass
+  // is in progress, but at most this long. Set it only with max_batch above 1.
   std::chrono::nanoseconds wait = std::chrono::milliseconds(1);
 };
 
@@ -55,7 +55,7 @@ struct ConsistsOfTensors<std::array<T, N>> : ConsistsOfTensors<T> {};
 template <typename T>
 struct ConsistsOfTensors<std::vector<T>> : ConsistsOfTensors<T> {};
 
-// Calls f on each tensor in a value: a Tensor, or a pair, tuple, array, or vector of such values. Other values stay.
+// Returns the value with f(t) for each tensor t in it. Tuples, pairs, arrays, and vectors are searched; the rest stays.
 template <typename T, typename F>
 T map_tensors(const T& value, const F& f) {
   if constexpr (std::same_as<T, Tensor>) {
@@ -88,16 +88,16 @@ class PredictorState {
     const std::type_info* kind;        // of its inputs
     std::vector<Tensor> inputs;        // in the order in which map_tensors() finds them
     std::vector<std::size_t> sizes;    // of vectors among the inputs
-    void* result;                      // for the code that computes
+    void* result;                      // where compute() stores the result: std::optional<Y>
     std::vector<Tensor> outputs = {};  // the tensors of the result
     bool done = false, alone = false, refused = false;
   };
   using Requests = std::span<Request* const>;
   bool joins() const;
-  // Whether the inputs are in host memory, and each has the same number of samples.
+  // Returns whether all inputs are in host memory and not empty. Throws if their numbers of samples differ.
   static bool can_join(const Request& request);
-  // Computes the request: in this thread, maybe with those of others, or in the thread of another one. If a joined pass
-  // fails, each of its calls is computed again by its own thread, so that an error reaches the call that it belongs to.
+  // Computes the request in this thread, maybe together with others, or waits until another thread has computed it. If
+  // a joined pass fails, the thread of each call computes it again, so that each call gets only its own error.
   void join(Request& request, const std::function<void(Requests)>& compute);
 
   // One prediction, on the thread that describes it.
@@ -133,7 +133,7 @@ class PredictorState {
 
 // All functions may be called from several threads at once. While a Predictor exists, its model is not trained:
 // train(), a step of an optimizer, load_weights(), and everything else that would change the weights in place throw.
-// Only one Predictor may have a model. It may end while other threads wait in calls; it waits for these.
+// A model can have only one Predictor. The destructor waits for the calls of other threads that have begun.
 template <std::derived_from<Module> Net>
 class Predictor {
  public:
@@ -147,29 +147,29 @@ class Predictor {
       : Predictor(std::make_shared<Net>(std::move(net)), options) {}
   Predictor(Net&& net, const std::filesystem::path& weights, const PredictorOptions& options = {})
       : Predictor(std::make_shared<Net>(std::move(net)), weights, options) {}
-  // The model must outlive the Predictor. Then it may be trained again.
+  // The model must outlive the Predictor, and may be trained again after the Predictor has ended.
   explicit Predictor(Net& net, const PredictorOptions& options = {})
       : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), options) {}
   Predictor(Net& net, const std::filesystem::path& weights, const PredictorOptions& options = {})
       : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), weights, options) {}
 
-  // What the model's forward() computes from these inputs, which have a batch as axis 0 if the model expects one. If
-  // all tensors are in host memory, the results are, too: the call copies the inputs to a device of the model and
-  // waits. Inputs on a device of the model give results there, and the call does not wait. Throws what forward()
-  // throws; an error of the computation comes out in this call or where its results are read, and does not affect other
+  // Returns what the model's forward() computes from these inputs, which have a batch as axis 0 if the model expects
+  // one. If all tensors are in host memory, the results are, too: the call copies the inputs to a device of the model
+  // and waits. Inputs on a device of the model give results there, and the call does not wait. Throws what forward()
+  // throws; an error of the computation is thrown in this call or where its results are read, and does not affect other
   // calls.
   //
   // The first calls also prepare the weights for products and convolutions (torch has no such step), so make two before
   // you measure or serve.
   //
-  // With max_batch above 1, axis 0 of each input has the samples, and each result has them on some axis: what cannot be
-  // computed for a batch that is cut (split_and_load) is an error, as are inputs and results of other classes. Models
-  // that may mix samples on the way (a sum over the batch, batch norm without running statistics, a Function of your
-  // own) get a pass for each call. In the first pass of each number of joined calls, one is also computed alone: a
-  // model whose results follow from the number of rows, as x / x.size(0) does, is an error. Results have the bits of
-  // separate calls in f32 and f64 on CPUs, except those of sums of more than 65536 elements over an axis before that of
-  // the samples. In bf16, and on GPUs, the size of a batch may change the last bits, as it does in passes of your own.
-  // Calls with inputs on a device are not joined.
+  // With max_batch above 1, axis 0 of each input has the samples, and each result must have them on some axis. It is an
+  // error if forward() cannot compute with a cut batch (split_and_load), or has inputs or results of other classes.
+  // Models that may mix samples on the way (a sum over the batch, batch norm without running statistics, a Function of
+  // your own) get a pass for each call. When a number of calls is joined for the first time, one of them is also
+  // computed alone; different results are an error: the model computes with the number of rows, as x / x.size(0).
+  // Results have the bits of separate calls in f32 and f64 on CPUs, except sums of more than 65536 elements over an
+  // axis before that of the samples. In bf16, and on GPUs, the size of a batch may change the last bits. Calls with
+  // inputs on a device are not joined.
   template <typename... Xs>
   auto operator()(const Xs&... xs) const {
     using Y = std::remove_cvref_t<decltype(call_model(*net_, xs...))>;
@@ -200,9 +200,8 @@ class Predictor {
     return map_tensors(y, [&](const Tensor& t) { return call.result(t); });
   }
 
-  // Replaces the weights. A call at the same time uses either the old or the new ones, never some of each, and does not
-  // wait for the file. If it throws, as load_weights() does, the old weights stay. Const, because any thread may call
-  // it.
+  // Replaces the weights. A concurrent call uses either all old or all new weights, and does not wait while the file is
+  // read. If it throws, as load_weights() does, the old weights stay. Const, because any thread may call it.
   void load(const std::filesystem::path& weights) const { state_.load(weights); }
 
  private:
@@ -218,14 +217,14 @@ class Predictor {
     }
   }
 
-  // Computes calls whose inputs are like xs in one pass.
+  // Computes calls whose inputs have the types of xs in one pass.
   template <typename... Xs>
   void compute(PredictorState::Requests calls, const Xs&... xs) const {
     PredictorState::Call call(state_);
     call.join(calls);
     call.begin();
     std::size_t next = 0;
-    // Braces evaluate in this order.
+    // Braces evaluate their elements in order.
     const std::tuple<Xs...> joined{map_tensors(xs, [&](const Tensor&) { return call.joined(next++); })...};
     const auto y = std::apply([&](const auto&... x) { return call_model(*net_, x...); }, joined);
     call.end();

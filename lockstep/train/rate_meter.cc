@@ -6,7 +6,7 @@
 namespace lockstep {
 
 void RateMeter::start(double time) {
-  // As if there had been no pause.
+  // Moves the steps by the length of the pause, as if there had been none.
   for (Step& step : steps_) step.time += time - stopped_;
   if (steps_.empty()) steps_.push_back({time, 0});
   runs_ = true;

@@ -1,5 +1,5 @@
-// Internal: samples per second of training, over the last few steps. Reports of steps reach the host in bursts, so the
-// time between two of them is not the time of a step.
+// Internal: measures samples per second of training, over the last few steps. Reports of steps reach the host in
+// bursts, so the time between two reports is not the time of a step.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,17 @@ namespace lockstep {
 
 class RateMeter {
  public:
-  // The time that start(), stop() and add() are given.
+  // Returns the current time for start(), stop(), and add().
   static double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  // The clock runs from start() to stop(), and stands during evaluation and checkpoints. Times are in seconds. stop()
-  // does nothing while it stands.
+  // The clock runs from start() to stop(), so it stands during evaluation and checkpoints. Times are in seconds. stop()
+  // does nothing if the clock stands.
   void start(double time);
   void stop(double time);
-  // Adds a step. Returns the rate over this step and those before it, back to the start at most.
+  // Adds a step. Returns the rate over this step and up to seven before it, back to the first start() at most.
   double add(double time, std::int64_t samples);
-  // The time since the call of add() before, or since start().
+  // Returns the time between the last two calls of add(), or between start() and the only call.
   double seconds() const { return steps_.back().time - steps_[steps_.size() - 2].time; }
 
  private:
@@ -30,7 +30,7 @@ class RateMeter {
     double time;
     std::int64_t samples;
   };
-  std::deque<Step> steps_;  // the time begins at the first one: its samples do not count
+  std::deque<Step> steps_;  // the first entry is where the time begins: its samples do not count
   double stopped_ = 0;
   bool runs_ = false;
 };

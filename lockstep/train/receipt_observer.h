@@ -1,5 +1,5 @@
-// Internal: writes the receipt of a training. It is never behind a checkpoint: a run that is resumed from one finds its
-// link.
+// Internal: writes the receipt of a training. The receipt covers a step before a checkpoint of the step exists, so a
+// run that resumes from the checkpoint finds the step's link.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ namespace lockstep {
 
 class ReceiptObserver final : public StepObserver {
  public:
-  // `device`: the kind, "cpu" or "cuda". `state`: that of the run, where it begins. `resumed_from`: the folder of the
-  // checkpoint's run, if it was resumed. The data must outlive the observer.
+  // `device`: the kind, "cpu" or "cuda". `state`: returns the state of the run, at its start. `resumed_from`: the
+  // folder of the run that was resumed, or empty. The data must outlive the observer.
   ReceiptObserver(ReceiptOptions options, std::string device, const Dataset& train, const Dataset* test,
                   std::filesystem::path resumed_from, std::function<StateDigest()> state);
 
@@ -34,7 +34,7 @@ class ReceiptObserver final : public StepObserver {
   const std::function<StateDigest()> state_;
   const Module* module_ = nullptr;
   std::optional<ReceiptWriter> writer_;
-  bool names_weights_ = true;  // those after its last link
+  bool names_weights_ = true;  // the receipt names the weights after its last link
 };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Internal: an observer that also looks into steps, where operations, gradients, and the state are: the watch of
-// `lockstep bisect`, histograms, the receipt.
+// Internal: an observer that also sees operations, gradients, and the state within steps: the watch of `lockstep
+// bisect`, histograms, the receipt.
 #pragma once
 
 #include <functional>
@@ -20,18 +20,18 @@ struct SettledStep {
 
 class StepObserver : public TrainingObserver {
  public:
-  // Whether operations or gradients of this step are looked at: it must be described, not repeated from a recording.
+  // Returns whether it reads operations or gradients of this step. Such a step is not repeated from a recording.
   virtual bool observes(std::int64_t /*step*/) const { return false; }
-  // The parts of a step, in this order; update() follows. `batch` comes once for each micro-batch. `loss_scale` is in
-  // the gradients.
+  // Called for the parts of a step, in this order; update() follows. `batch` is called for each micro-batch. The
+  // gradients are multiplied by `loss_scale`.
   virtual void begin(std::int64_t /*step*/) {}
   virtual void batch(std::span<const Tensor> /*parts*/) {}
   virtual void backward(const std::function<double()>& /*loss_scale*/) {}
   virtual void updated(std::span<const Tensor> /*losses*/) {}
-  // An exception has ended the step, or none is under way.
+  // Called after an exception has ended the step, and when no step is in progress.
   virtual void abandon() {}
-  // The losses of all steps have been read: every ReceiptOptions::every steps, before a checkpoint, and at the end.
-  // `urgent`: before a checkpoint, which must not be ahead of what the observer writes.
+  // Called when the losses of all steps have been read: every ReceiptOptions::every steps, before a checkpoint, and at
+  // the end. `urgent`: before a checkpoint, which must not be newer than what the observer writes, and at the end.
   virtual void settled(const SettledStep& /*state*/, bool /*urgent*/) {}
 };
 

@@ -35,7 +35,7 @@ constexpr std::size_t kDigest = 32, kMostRequestBytes = 1 << 20;
 
 std::span<const std::byte> bytes_of(const View& x) { return {static_cast<const std::byte*>(x.data), x.bytes()}; }
 
-// Elements in plain order, one image's channel at a time.
+// Hashes the elements in plain order, one channel of one image at a time.
 void hash_plain(const View& x, Sha256& hash) {
   if (x.layout == Layout::plain) return hash.update(bytes_of(x));
   const std::size_t size = item_size(x.dtype);
@@ -55,7 +55,7 @@ void hash_plain(const View& x, Sha256& hash) {
   }
 }
 
-// A task that hashes the array as it is now in the order of tasks.
+// Launches a task that hashes the array as it is at this point in the order of tasks.
 Array digest_of(const Array& x) {
   const Device device = x.device().is_host() || x.device().host_visible()
                             ? x.device()
@@ -70,7 +70,7 @@ Array digest_of(const Array& x) {
   return digest;
 }
 
-// Flips the lowest bit of the highest byte: the number is multiplied or divided, and stays finite.
+// Flips the lowest bit of the highest byte, which changes an f32 or f64 by a power of two.
 void flip_in(const Array& x, std::int64_t element) {
   check(x.device().is_host() || x.device().host_visible(), "bisect: cannot flip a bit on {}", x.device().name());
   check(element < x.numel(), "bisect: cannot flip element {} of {}", element, x);
@@ -80,7 +80,7 @@ void flip_in(const Array& x, std::int64_t element) {
   });
 }
 
-// Weights in the order of one instruction set.
+// Returns whether x holds one of these weights in the element order of one instruction set.
 bool is_prepared(const Array& x, std::span<const Array> reads) {
   return std::ranges::any_of(reads, [&](const Array& w) {
     if (!w.defined()) return false;
@@ -106,7 +106,7 @@ Json shape_of(const Array& x) {
   return shape;
 }
 
-// What a step computes of the state: not the rates, which the recipe has.
+// Returns the state that a step computes, without the learning rates, which the recipe has.
 TrainingStateParts state_after(const Module& module, const Optimizer& optimizer) {
   TrainingStateParts state{.weights = state_dict(module), .optimizer = optimizer.state_dict()};
   std::erase_if(state.optimizer, [](const auto& entry) { return entry.first.find('.') == std::string::npos; });
@@ -162,7 +162,7 @@ class StepWatch::Observer final : public ops::LaunchObserver {
 
   StepWatch& watch_;
   std::unordered_map<const void*, std::string> names_;
-  std::map<std::pair<Key, std::string>, int> counts_;  // on each device: a replica's operations are its own
+  std::map<std::pair<Key, std::string>, int> counts_;  // per device: a replica's operations are its own
   std::optional<Key> key_;
   bool flipped_ = false;
 };
@@ -177,7 +177,7 @@ std::shared_ptr<StepWatch> StepWatch::from_environment(int rank, int ranks, int 
 StepWatch::StepWatch(const std::filesystem::path& folder, int rank, int ranks, int shards, const Recipe& recipe,
                      const Optimizer& optimizer)
     : optimizer_(optimizer), request_(read_request(folder)) {
-  // The first Trainer that trains is 0.
+  // The first Trainer that trains gets index 0.
   std::int64_t trainer = 0;
   const auto name = [&] { return folder / fmt::format("rank-{}.trainer-{}", rank, trainer); };
   while (std::filesystem::exists(name().string() + ".jsonl")) ++trainer;
@@ -290,7 +290,7 @@ void StepWatch::abandon() {
   inputs_.clear();
 }
 
-// Shards without samples have nothing to compare.
+// Skips shards without samples, because there is nothing to compare.
 void StepWatch::record(const Key& key, int output, const Array& array, const std::string& hash) {
   if (!records() || array.numel() == 0) return;
   const Array described(nullptr, {nullptr, array.dtype(), Layout::plain, array.shape()});

@@ -1,9 +1,9 @@
-// Internal: what `lockstep bisect` reads of a run: hashes of the model's and the optimizer's state after each step; and
-// in one step, of what each operation writes.
+// Internal: writes what `lockstep bisect` reads of a run: hashes of the model's and the optimizer's state after each
+// step and, for one step, hashes of what each operation writes.
 //
 // The variable LOCKSTEP_BISECT names a folder. Its file request.json says what to watch. Each Trainer of each rank
-// writes JSON lines to a file there, rank-0.trainer-0.jsonl, in which the program sees nothing of it: bits, order, and
-// placement stay.
+// writes JSON lines to a file there, such as rank-0.trainer-0.jsonl. The bits, the order, and the placement of the
+// program's work do not change.
 //
 //   {}                                             {"step":1,"loss":["40135c29"],"state":{"fc.weight":"5f56…",…}}
 //                                                  state: StateDigest::by_name()
@@ -44,7 +44,7 @@ class StepWatch final : public StepObserver {
   StepWatch& operator=(const StepWatch&) = delete;
 
   std::string label() const override { return "LOCKSTEP_BISECT"; }
-  // Less than all steps would look like equal ones.
+  // A file that lacks steps would look as if those steps were equal.
   AfterFailure after_failure() const override { return AfterFailure::ends_training; }
   void start(const TrainingStart& start) override { module_ = start.module; }
   bool observes(std::int64_t step) const override;
@@ -68,7 +68,7 @@ class StepWatch final : public StepObserver {
     int output = 0;
     Array value;  // without its memory: shape and type
     Array digest;
-    std::string hash = {};  // if it is known already
+    std::string hash = {};  // known already if not empty
     std::string device = {};
   };
   struct Flip {
@@ -101,7 +101,7 @@ class StepWatch final : public StepObserver {
   std::optional<ops::OriginScope> origin_;
   int batches_ = 0;
   std::vector<Record> records_;
-  std::vector<Record> inputs_;  // of the operation that is wanted
+  std::vector<Record> inputs_;  // of the requested operation
   Array value_;
 };
 

@@ -30,7 +30,7 @@ namespace event_field {
 constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kGraph = 4, kSummary = 5, kSessionLog = 7;
 }
 namespace summary_field {
-constexpr protozero::pbf_tag_type kValue = 1;  // of Summary; the others are of Summary.Value
+constexpr protozero::pbf_tag_type kValue = 1;  // in Summary; the fields below are of Summary.Value
 constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8, kMetadata = 9;
 }  // namespace summary_field
 namespace histogram_field {
@@ -38,7 +38,7 @@ constexpr protozero::pbf_tag_type kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSum
                                   kBuckets = 7;
 }
 namespace node_field {
-constexpr protozero::pbf_tag_type kNode = 1, kVersions = 4;  // of GraphDef; the others are of NodeDef
+constexpr protozero::pbf_tag_type kNode = 1, kVersions = 4;  // in GraphDef; the fields below are of NodeDef
 constexpr protozero::pbf_tag_type kName = 1, kOp = 2, kInput = 3, kAttribute = 5;
 }  // namespace node_field
 namespace attribute_field {
@@ -47,7 +47,7 @@ constexpr protozero::pbf_tag_type kList = 1, kString = 2, kShapes = 7;
 constexpr int kStringType = 7;    // DT_STRING
 constexpr int kSessionStart = 1;  // SessionLog.START
 
-// TensorFlow's: 0, and ±1e-12 times powers of 1.1, up to 1e20.
+// TensorFlow's limits: 0, and 1e-12 times powers of 1.1, up to 1e20, with both signs.
 const std::vector<double>& bucket_limits() {
   static const std::vector<double> limits = [] {
     std::vector<double> positive;
@@ -70,12 +70,12 @@ std::filesystem::path new_file_in(const std::filesystem::path& folder, double ti
   check(!failed, "cannot create the folder {}: {}", folder.string(), failed.message());
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {'h', 'o', 's', 't'};
-  static std::atomic<int> files{0};  // of this process
+  static std::atomic<int> files{0};  // number of files of this process
   return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(time), host.data(),
                               ::getpid(), files.fetch_add(1));
 }
 
-// A picture as bytes.
+// Returns a picture as u8.
 Tensor as_bytes(std::string_view tag, const Tensor& image) {
   check(image.defined() && image.shape().dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) && image.numel() > 0,
         "tensorboard: {}: {}, expected a picture [1 or 3, height, width]", tag,
@@ -91,7 +91,7 @@ Tensor as_bytes(std::string_view tag, const Tensor& image) {
   return Tensor::from(bytes, image.shape());
 }
 
-// An entry of NodeDef's map of attributes. fill(value) adds the AttrValue.
+// Adds an entry to NodeDef's map of attributes. fill(value) writes the AttrValue.
 template <typename F>
 void add_attribute(pbf_writer& node, const char* name, const F& fill) {
   pbf_writer entry(node, node_field::kAttribute);
@@ -123,7 +123,7 @@ std::string graph_message(const std::vector<ModelNode>& nodes) {
     });
   }
   pbf_writer versions(graph, node_field::kVersions);
-  versions.add_int32(1, 22);  // the producer: that of PyTorch's writer
+  versions.add_int32(1, 22);  // the producer version that PyTorch's writer has
   return message;
 }
 
@@ -190,13 +190,13 @@ void TensorBoardWriter::add_histogram(std::string_view tag, const Tensor& values
   double sum = 0, sum_of_squares = 0;
   for (const double x : all) {
     check(std::isfinite(x), "tensorboard: {}: a value is {}, expected finite values", tag, x);
-    // Bucket i has the values from limit i-1 on, and below limit i.
+    // Bucket i has the values in [limit i-1, limit i).
     const auto bucket = static_cast<std::size_t>(std::ranges::upper_bound(limits, x) - limits.begin());
     ++counts[std::min(bucket, counts.size() - 1)];
     sum += x;
     sum_of_squares += x * x;
   }
-  // Empty buckets at both ends say nothing.
+  // Leaves out empty buckets at both ends.
   auto first = static_cast<std::size_t>(std::ranges::find_if(counts, [](double n) { return n > 0; }) - counts.begin());
   std::size_t last = counts.size();
   while (counts[last - 1] == 0) --last;

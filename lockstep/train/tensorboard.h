@@ -23,9 +23,9 @@
 namespace LOCKSTEP_API lockstep {
 
 struct TensorBoardOptions {
-  // A run that resumes: TensorBoard drops what earlier files of the folder have from this step on.
+  // Set it for a run that resumes: TensorBoard drops what earlier files of the folder have from this step on.
   std::optional<std::int64_t> purge_step = {};
-  // Of all events, in seconds since 1970; 0: the time of each event. Equal runs then have equal bytes.
+  // Time of all events, in seconds since 1970, so that equal runs have equal bytes. 0: the current time of each event.
   double wall_time = 0;
 };
 
@@ -42,20 +42,20 @@ class TensorBoardWriter {
 
   // NaN and infinities are shown as such.
   void add_scalar(std::string_view tag, double value, std::int64_t step);
-  // Of all elements, by TensorFlow's buckets, whose limits grow by a tenth. Waits for the values. Throws for values
-  // that are not finite, which no bucket holds, and for a tensor without elements.
+  // Counts all elements in TensorFlow's buckets, whose limits grow by a factor of 1.1. Waits for the values. Throws for
+  // values that are not finite, which no bucket holds, and for a tensor without elements.
   void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step);
-  // Markdown.
+  // Adds a text in Markdown.
   void add_text(std::string_view tag, std::string_view text, std::int64_t step = 0);
-  // One picture [C, H, W] of one or three channels: u8, or floating numbers from 0 to 1; others are clipped. Waits for
+  // Adds one picture [C, H, W] of one or three channels: u8, or floating values, which are clipped to [0, 1]. Waits for
   // the values. Throws for other shapes and types, and for NaN.
   void add_image(std::string_view tag, const Tensor& image, std::int64_t step = 0);
-  // The graph of what model(input) computes, in evaluation mode, with the names of modules as scopes; a file has one.
+  // Adds the graph of model(input), in evaluation mode, with the names of modules as scopes; a file has one graph.
   // Calls the model once. This sets unknown shapes, as a first batch does, and changes nothing else.
   void add_graph(Module& model, const Tensor& input);
-  // Bytes that a plugin of TensorBoard reads, such as "hparams".
+  // Adds bytes that a plugin of TensorBoard reads, such as "hparams".
   void add_plugin_data(std::string_view tag, std::string_view plugin, std::string_view content);
-  // Of later events, as TensorBoardOptions::wall_time.
+  // Sets the time of later events, like TensorBoardOptions::wall_time.
   void set_wall_time(double seconds);
 
   const std::filesystem::path& path() const;

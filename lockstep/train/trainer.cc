@@ -75,13 +75,13 @@ const char* schedule_name(const ScheduleOptions& schedule) {
   return "";
 }
 
-// What decides the rates, except "learning_rate", "schedule", and "warmup", which every recipe has.
+// Records what decides the rates, except "learning_rate", "schedule", and "warmup", which every recipe has.
 void record_schedule(Recipe& recipe, const ScheduleOptions& s) {
   const bool steps = s.kind == ScheduleKind::step,
              decays = steps || s.kind == ScheduleKind::multi_step || s.kind == ScheduleKind::exponential;
   const bool endless = s.kind == ScheduleKind::constant || s.kind == ScheduleKind::multi_step ||
                        s.kind == ScheduleKind::exponential || s.kind == ScheduleKind::cosine_restarts;
-  // Where a schedule depends on the length of the run, so do the bits.
+  // If a schedule depends on the length of the run, so do the bits.
   if (!endless) recipe.set("scheduled_steps", s.total_steps);
   if (steps) recipe.set("schedule_step_size", s.step_size);
   if (decays) recipe.set("schedule_gamma", s.gamma);
@@ -98,7 +98,7 @@ void record_schedule(Recipe& recipe, const ScheduleOptions& s) {
   }
 }
 
-// The names of the values that each epoch will have. Without test data, only the training loss.
+// Checks watch.metric against the names of the values of each epoch: without test data, only the training loss.
 void check_watched_metric(const TrainerOptions& o, bool has_tests) {
   std::vector<std::string> names{"train_loss"};
   if (has_tests && o.metrics.empty()) names.push_back("accuracy");
@@ -115,7 +115,7 @@ bool smallest_is_best(const TrainerOptions& o) {
   return metric != o.metrics.end() ? metric->smaller_is_better : o.watch.metric == "train_loss";
 }
 
-// An option that the others make idle is an error, not ignored.
+// An option that the other options make useless is an error.
 void check_options_count(const TrainerOptions& o) {
   const TrainerOptions plain;
   const auto needs = [](bool counts, std::string_view option, const auto& found, const auto& left,
@@ -146,7 +146,7 @@ void check_options_count(const TrainerOptions& o) {
         o.label_smoothing);
 }
 
-// An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
+// Rejects parameters of another model: they would not be trained, and ranks exchange only this model's gradients.
 void check_owned(const Optimizer& optimizer, const Module& module) {
   const std::vector<Parameter> own = module.parameters();
   const std::vector<Parameter> given = optimizer.parameters();
@@ -160,8 +160,8 @@ void check_owned(const Optimizer& optimizer, const Module& module) {
   }
 }
 
-// With the devices of the model, the ranks of the Job, and the seed, where the options leave them out. A Trainer that
-// joins no ranks has a communicator of its own.
+// Fills in the devices of the model, the ranks of the Job, and the seed, where the options leave them open. A Trainer
+// that joins no ranks gets a communicator of its own.
 TrainerOptions completed(TrainerOptions o, Module& module) {
   if (o.devices.empty()) {
     o.devices = module.devices();
@@ -174,9 +174,9 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   return o;
 }
 
-// "default" for the first model of the recipe's seed that begins with default values, and "default 4" for one with 4
-// parameters before it, whose values are others; "default 4 of seed 7" for another seed. Empty: it was initialized or
-// loaded.
+// Returns "default" if the model has the default values of the first model under the recipe's seed, "default 4" if 4
+// parameters got default values before it, and "default 4 of seed 7" under another seed. Empty: the model was
+// initialized or loaded.
 std::string default_init(const Module& module, std::uint64_t seed) {
   std::vector<DefaultModel::Start> starts;
   for (const auto& [name, p] : module.named_parameters()) {
@@ -193,7 +193,7 @@ std::string default_init(const Module& module, std::uint64_t seed) {
   return text;
 }
 
-// Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
+// Identifies a sampler, its seed, and its weights by their effect: the orders of two epochs.
 std::string hash_of_orders(const Sampler& sampler, std::uint64_t seed) {
   Sha256 hash;
   for (const std::int64_t epoch : {0, 1}) {
@@ -203,7 +203,7 @@ std::string hash_of_orders(const Sampler& sampler, std::uint64_t seed) {
   return hash.hex().substr(0, 12);
 }
 
-// The whole batches of another sampler's order.
+// Another sampler's order without the batch at the end that is not full.
 class FullBatches : public Sampler {
  public:
   FullBatches(std::shared_ptr<const Sampler> all, std::int64_t batch_size)
@@ -219,7 +219,7 @@ class FullBatches : public Sampler {
   std::int64_t batch_size_;
 };
 
-// Null: the loader's own. Its seed is the loader's.
+// Returns null if the loader's own sampler does. The result uses the loader's seed.
 std::shared_ptr<const Sampler> sampler_of(const TrainerOptions& o, const Dataset* train) {
   if (!o.drop_last || !train) return o.sampler;
   std::shared_ptr<const Sampler> all = o.sampler;
@@ -312,25 +312,25 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   trained_groups_ = optimizer_.describe_groups();
   record_fixed_parts();
   join_ranks();
-  // With one shard for each device there is nothing to move.
+  // With one shard for each device there is nothing to balance.
   const std::vector<int> shares = splitter_->shares().all();
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
-  // Last, so that a constructor that throws leaves the rate.
+  // Comes last, so that a constructor that throws does not change the rate.
   if (base_lr) optimizer_.set_learning_rate(*base_lr);
 }
 
 Trainer::~Trainer() = default;
 
-// A batch of the first example, so many times.
+// Returns a batch that has the first example `times` times.
 Example Trainer::first_of(const Dataset& data, std::size_t times) const {
   const std::vector<RandomKey> keys(times, random_key(*options_.seed, {}));
   const std::vector<std::int64_t> indices(times, 0);
   return options_.collate ? options_.collate(std::vector(times, data.get(0, keys[0]))) : data.batch(indices, keys);
 }
 
-// Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
+// Tests measure the accuracy if there are no other metrics. Without this check, other labels fail only after an epoch.
 void Trainer::check_test_labels() const {
   if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
   const Example example = first_of(*test_);
@@ -342,8 +342,8 @@ void Trainer::check_test_labels() const {
         example[1].describe());
 }
 
-// Where the shapes of tests are not those of the first batch, the model may not take them. After an epoch, the weights
-// would be lost.
+// If test examples have other shapes than the first batch, the model may reject them. Without this check, it would do
+// so only after an epoch, whose weights would be lost.
 void Trainer::check_test_shapes(const std::vector<Shape>& trained) const {
   if (!test_ || test_->size() == 0) return;
   const Example example = first_of(*test_, 2);
@@ -358,7 +358,7 @@ void Trainer::check_test_shapes(const std::vector<Shape>& trained) const {
   }
 }
 
-// Of data in memory, whose labels are cheap to read.
+// Checks only data in memory, whose labels are cheap to read.
 void Trainer::check_labels(const Dataset& data, std::string_view what) const {
   const auto* const known = dynamic_cast<const TensorDataset*>(&data);
   if (classes_ == 0 || !known || known->tensors().size() != 2 || options_.batch_transform) return;
@@ -372,7 +372,7 @@ void Trainer::check_labels(const Dataset& data, std::string_view what) const {
         wrong == all.end() ? 0 : *wrong, classes_ - 1, classes_);
 }
 
-// Batch norm refuses one value per channel: a matter of sizes, which are known.
+// Batch norm rejects one value per channel. Batch sizes tell this before training does.
 void Trainer::check_batch_norms() {
   const TrainerOptions& o = options_;
   struct Batch {
@@ -384,7 +384,7 @@ void Trainer::check_batch_norms() {
   const std::int64_t batches = loader_.size(), steps = steps_of(batches), micro = o.micro_batch_size();
   if (batches == 0) return;
   std::vector<Batch> reached{{"a " + kind, "another batch_size", loader_.batch_examples(0)}};
-  // A run may end before an epoch does.
+  // A run may end before the last batch of its epoch.
   const std::int64_t end = o.max_steps > 0 ? std::min(o.epochs * steps, o.max_steps) : o.epochs * steps;
   if (batches > 1 && end / steps > position_.step / steps) {
     const char* ways = o.drop_last ? "another batch_size" : "drop_last, another batch_size";
@@ -412,7 +412,7 @@ void Trainer::check_batch_norms() {
     }
   }
   if (suspects.empty()) return;
-  // The number of values that two samples give each channel.
+  // Number of values that two samples give each channel.
   std::map<const Module*, std::int64_t> values;
   try {
     const OutputObserver observer([&](const Module& m, const Tensor& y) {
@@ -420,7 +420,7 @@ void Trainer::check_batch_norms() {
     });
     pass(first_of(loader_.dataset(), 2));
   } catch (const std::exception&) {
-    return;  // a model for whole batches alone: training says so
+    return;  // the model may need whole batches: if not, training reports it
   }
   for (const auto& [name, norm, batch] : suspects) {
     if (values[norm] != 2) continue;
@@ -436,7 +436,7 @@ void Trainer::check_batch_norms() {
   }
 }
 
-// All settings that decide the bits, and those of the options' recipe.
+// Returns all settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
   const ScheduleOptions& schedule = optimizer_.schedule() != nullptr ? *optimizer_.schedule() : o.schedule;
@@ -456,7 +456,7 @@ Recipe Trainer::make_recipe() const {
   if (device.backend->threads_decide_bits(o.dtype))
     recipe.set("threads_per_shard", device.contexts.front()->threads_per_shard);
   if (const std::uint64_t seed = device.random()->seed(); seed != *o.seed) recipe.set("random_seed", seed);
-  // The names of the tool's recipes.
+  // These are the names that the tool's recipes have.
   const Optimizer::Rule rule = optimizer_.rule();
   recipe.set("optimizer", rule.name);
   for (const auto& [name, value] : rule.options) recipe.set(name, value);
@@ -476,11 +476,11 @@ Recipe Trainer::make_recipe() const {
   if (kernels.reference) recipe.set("kernels", "reference");
   if (kernels.direct_conv) recipe.set("direct_conv", true);
   if (kernels.tf32) recipe.set("tf32", true);
-  // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
+  // The file grows while algorithms are timed. Its path names the choices: one file gives the same bits in all runs.
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
-  // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
+  // Trainer does not know what initialize() was called with. All ranks get rank 0's weights.
   const std::string init = default_init(module_, *o.seed), first = ranks().broadcast_on_host(init, "initial weights");
   if (!init.empty()) recipe.set("init", first.empty() ? init : first);
   std::string reset;
@@ -516,7 +516,7 @@ void Trainer::record_fixed_parts() {
   for (const auto& [name, p] : module_.named_parameters()) {
     if (!p.trainable() || !p.optimized()) add(frozen, name);
   }
-  // run() puts all of a model in evaluation mode into training mode.
+  // If the model itself is in evaluation mode, run() puts all of it into training mode, so nothing is recorded.
   for (const auto& [name, module] : module_.named_modules()) {
     if (module_.training() && !module->training()) add(evaluating, name);
   }
@@ -543,7 +543,7 @@ void Trainer::choose_shards() {
 
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
-  // Where automatic shares begin.
+  // The shares with which automatic balance begins.
   const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
   if (ranks().alone()) {
     splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, *o.communicator);
@@ -573,11 +573,11 @@ void Trainer::join_ranks() {
       DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 
-// Settles the shapes that the model leaves open, with an example, twice: batch norm without running statistics takes no
-// single one.
+// Settles the shapes that the model leaves open. Takes an example twice, because batch norm without running statistics
+// rejects a single one.
 void Trainer::settle_model() const { pass(first_of(loader_.dataset(), 2)); }
 
-// Passes a batch through the model on the first device, in evaluation mode. Moves no random numbers.
+// Passes a batch through the model on the first device, in evaluation mode. Keeps the position of random numbers.
 void Trainer::pass(Example batch) const {
   const TrainerOptions& o = options_;
   const auto kept = keep_random_position();
@@ -588,13 +588,13 @@ void Trainer::pass(Example batch) const {
   o.forward(batch);
 }
 
-// The random numbers of what happens until the end of the result do not move those of the training.
+// The random numbers that are drawn while the result exists do not change those of the training.
 std::shared_ptr<void> Trainer::keep_random_position() const {
   const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
   return {nullptr, [random, position = random->position()](void*) { random->set_position(position); }};
 }
 
-// The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
+// The loader asks for its rows when it runs, after the ranks have joined. A process that is alone loads all rows.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   options.pin_for = options_.devices[0];
   options.collate = options_.collate;
@@ -613,7 +613,7 @@ TrainingResult Trainer::train() { return train_until(std::numeric_limits<std::in
 
 TrainingResult Trainer::train_until(std::int64_t step) {
   until_ = step;
-  // Tells the others, which wait for this rank, why it does not come. The recording may lack a part of the step.
+  // Tells waiting ranks why this rank does not come. Drops the recording, which may lack a part of the step.
   const auto give_up = [this](const std::string& reason) {
     recorded_ = nullptr;
     ranks().abort(reason);
@@ -634,7 +634,7 @@ TrainingResult Trainer::train_until(std::int64_t step) {
     throw;
   } catch (const TaskError& error) {
     give_up(error.what());
-    // Reports a lost rank as the job's failure, not as one of the task that waited for it.
+    // Reports a lost rank as a failure of the job, not of the task that waited for the rank.
     try {
       std::rethrow_exception(error.failure().cause);
     } catch (const CommError&) {
@@ -659,20 +659,20 @@ void Trainer::abandon_step() {
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
   position_.batch = std::min(steps * options_.accumulate, loader_.size());
-  // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
+  // A new run draws the same dropout masks, whatever ran before in this Runtime.
   const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
   random->set_step(position_.step == 0 ? 0 : random->step());
 }
 
 TrainingResult Trainer::run() {
   TrainingResult result;
-  // Not where a call of resume() or train() has begun the run.
+  // Skips this if a call of resume() or train() has begun the run.
   if (options_.resume && position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) {
     result.resumed = resume_or_start();
   }
   if (position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) record_optimizer();
   record_fixed_parts();
-  // Parts in evaluation mode stay in it: frozen ones, for example.
+  // If the model is in training mode, parts in evaluation mode stay in it, such as frozen ones.
   if (!module_.training()) module_.train();
   if (!finished()) {
     check_test_labels();
@@ -687,7 +687,7 @@ TrainingResult Trainer::run() {
   settle_best();
   start_observers();
   data_wait_ = std::make_unique<DataWait>(options_.devices);
-  // Of steps that an exception left behind.
+  // Reads the losses of steps that an exception left in flight.
   if (!pending_.empty()) {
     rate_->start(RateMeter::now());
     read_losses(0);
@@ -704,7 +704,7 @@ TrainingResult Trainer::run() {
     data_wait_->reset();
     data_wait_->measure([&] { loop.emplace(loader_.begin()); });
     while (*loop != loader_.end()) {
-      // The labels of all micro-batches decide how much each counts.
+      // Takes all micro-batches first, because the labels of all decide how much each counts.
       const std::int64_t size = std::min(options_.accumulate, batches - position_.batch);
       std::vector<Example> step{std::move(**loop)};
       while (std::ssize(step) < size) {
@@ -719,7 +719,7 @@ TrainingResult Trainer::run() {
         if (test_) check_labels(*test_, "test");
       }
       finish_step(batches);
-      // All ranks read the losses here, because they also tell who was asked to stop.
+      // All ranks read the losses here, because these also tell whether a rank was asked to stop.
       if (!options_.receipt.file.empty() && position_.step % options_.receipt.every == 0) {
         read_losses(0);
         settle_observers(false);
@@ -727,7 +727,7 @@ TrainingResult Trainer::run() {
       if (finished() || ends_here()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
-        // A run resumed from the checkpoint continues the clock of the epoch.
+        // A run that resumes from the checkpoint continues the clock of the epoch.
         const double pause = RateMeter::now();
         rate_->stop(pause);
         position_.seconds += pause - begin;
@@ -754,7 +754,7 @@ TrainingResult Trainer::run() {
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
     report.data_seconds = position_.data_seconds;
-    // Not a number if the loss of each step was not finite.
+    // NaN if the loss of each step was not finite.
     const auto mean = [&](double sum) {
       return position_.samples == 0 ? std::numeric_limits<double>::quiet_NaN()
                                     : sum / static_cast<double>(position_.samples);
@@ -771,7 +771,7 @@ TrainingResult Trainer::run() {
     epochs.push_back(std::move(report));
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
     const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
-    // First the save folder: if the run is killed before `best` is written, the resumed run writes it.
+    // Writes the save folder first: if the run is killed before it writes "best", the resumed run writes it.
     if (!options_.save_folder.empty() &&
         (options_.save_every == 0 || position_.step % options_.save_every == 0 || best)) {
       save();
@@ -800,7 +800,7 @@ BestEpoch Trainer::best_of_run() const {
   const TrainerOptions& o = options_;
   if (o.watch.metric.empty()) return {};
   if (!o.watch.save_best) return {best_epoch(position_.epochs, o.watch)};
-  // Those that "best" may hold: a lost one is not among them.
+  // Only these can be in "best": an epoch whose checkpoint was lost is not among them.
   BestEpoch best{best_epoch(contenders_, o.watch)};
   if (best.epoch > 0) best.path = best_folder() / fmt::format("step-{:08}", best.epoch * steps_of(loader_.size()));
   return best;
@@ -826,7 +826,7 @@ void Trainer::start_observers() {
   }
   if (rank() == 0 && !o.log_file.empty()) observers_->add(std::make_shared<TrainingLog>(o.log_file));
   if (rank() == 0 && !o.tensorboard.folder.empty()) {
-    // A module that is called in another way, or whose forward pass is the program's, has no graph to show.
+    // With `forward`, the program calls the module in its own way, so there is no graph to show.
     Tensor first;
     if (position_.step == 0 && !o.forward) {
       first = first_of(loader_.dataset()).at(0);
@@ -849,12 +849,12 @@ void Trainer::start_observers() {
 
 void Trainer::settle_observers(bool urgent) {
   const auto [step, loss] = last_loss_;
-  // A run that has made no step since it began has nothing new.
+  // If no step was made since the run began or resumed, there is nothing to observe.
   const SettledStep state{step == position_.step ? step : 0, loss, [this] { return state_now(); }};
   observers_->each_step([&](StepObserver& o) { o.settled(state, urgent); });
 }
 
-// Of rank 0: replicas are equal. Waits for the values.
+// Returns the state of this rank, which all ranks share. Waits for the values.
 StateDigest Trainer::state_now() const {
   return state_digest({.weights = state_dict(module_),
                        .optimizer = optimizer_.state_dict(),
@@ -897,7 +897,7 @@ double Trainer::weight_of(const Example& batch) const {
   return static_cast<double>(labels.numel() - std::ranges::count(all, kIgnoredLabel));
 }
 
-// Weights are added in the shards' tree, so shares have the same bits on any layout.
+// Adds weights in the shards' tree, so that shares have the same bits on any layout.
 std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
   const TrainerOptions& o = options_;
   const bool default_loss = !o.loss && !o.forward && step[0].size() == 2;
@@ -937,7 +937,7 @@ std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
     totals.push_back(*tree_fold(
         first, shards, [&](std::size_t i) { return std::optional(weights[i]); }, std::plus<>()));
   }
-  // Nothing counts: the loss is NaN, as that of the whole batch would be.
+  // If nothing counts, the loss is NaN, as that of the whole batch would be.
   const bool none = std::ranges::all_of(totals, [](double weight) { return weight == 0; });
   return normalized(none ? std::move(samples) : std::move(totals));
 }
@@ -948,7 +948,7 @@ void Trainer::run_step(std::span<Example> step) {
           "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   }
   observers_->each_step([&](StepObserver& o) { o.begin(position_.step + 1); });
-  // Decided once: an observer that fails in this step no longer observes it.
+  // Stays fixed for the step, even if an observer fails in the step and no longer observes it.
   current_.recorded = records();
   const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
   const auto last = static_cast<std::size_t>(
@@ -956,7 +956,7 @@ void Trainer::run_step(std::span<Example> step) {
   for (std::size_t i = 0; i < step.size(); ++i, ++position_.batch) {
     const std::int64_t samples = loader_.batch_examples(position_.batch);
     current_.report.samples += samples;
-    // A mean over nothing would make the step NaN.
+    // Skips micro-batches of weight 0: a mean over nothing would make the step NaN.
     if (shares[i] != 0) run_micro_batch(step[i], samples, shares[i], i + 1 == last);
     step[i].clear();
   }
@@ -965,9 +965,9 @@ void Trainer::run_step(std::span<Example> step) {
 void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
   const std::vector<Tensor> parts = splitter_->split(batch, samples);
   observers_->each_step([&](StepObserver& o) { o.batch(parts); });
-  // The scale that this step uses, read before the update and outside a recording.
+  // Reads the scale of this step before the update, and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
-  // Processes stop between steps, so they vote with the last micro-batch.
+  // Ranks stop only between steps, so they vote with the last micro-batch.
   const bool votes = !ranks().alone() && last;
   if (votes) splitter_->stop_votes().cast(stop_);
   std::vector<Tensor> scalars = current_.recorded ? recorded_step(parts) : learn(parts, share, last);
@@ -981,8 +981,8 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   }
 }
 
-// Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
-// Observers want the gradients before the update, in the middle of a step.
+// Does not record exchanges between ranks, which differ from step to step, a step of micro-batches, which is several
+// calls, or an observed step, whose gradients are read before the update.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
          !(observers_ && observers_->observes(position_.step + 1));
@@ -1012,7 +1012,7 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
     return found;
   }
   const Tensor &x = parts[0], &labels = parts[1];
-  // Integers, such as numbers of words, are not cast.
+  // Integers, such as indices of words, are not cast.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
   if (!o.loss && outputs.dim() >= 2) classes_ = outputs.size(1);
   return {
@@ -1024,7 +1024,7 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
   const DtypeWatch watch(options_.dtype);
   const auto [loss, outputs, targets, log, terms] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
-  // A model of words chooses its own type. The recipe and the loss scale follow the option.
+  // A language model chooses its own dtype, but the recipe and the loss scale depend on the option.
   const DType dtype = outputs.dtype();
   check(!is_half_dtype(dtype) || dtype == options_.dtype,
         "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(dtype), name(options_.dtype));
@@ -1046,7 +1046,7 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
   }
   if (!std::exchange(log_known_, true)) {
     log_names_ = names;
-    // The epoch's means are over all of its samples.
+    // The means of an epoch are over all of its samples, also those before a checkpoint.
     std::vector<std::string> before;
     for (const auto& [name, sum] : position_.log_sums) before.push_back(name);
     check(position_.samples == 0 || names == before,
@@ -1063,7 +1063,7 @@ bool Trainer::keeps_learning_rate() const {
   return optimizer_.schedule() == nullptr && !is_scheduled(options_.schedule);
 }
 
-// Another Trainer's schedule may have left another rate, also where this one keeps the rate.
+// Sets the rate even if this Trainer keeps it, because another Trainer's schedule may have left another rate.
 void Trainer::schedule_learning_rate() {
   check_optimizer();
   if (optimizer_.schedule() != nullptr) return;
@@ -1084,7 +1084,7 @@ void Trainer::update() {
 std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
-  // Not at once: the recording may be running.
+  // forget_recording() does not drop it at once, because the recording may be running.
   if (std::exchange(forgets_recording_, false)) recorded_ = nullptr;
   // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
@@ -1121,22 +1121,22 @@ void Trainer::finish_step(std::int64_t batches) {
   report.batches = steps_of(batches);
   report.shares = splitter_->shares().all();
   pending_.push_back(std::exchange(current_, {}));
-  // A few steps stay in flight, so that the devices never wait for the host.
+  // Keeps a few steps in flight, so that the devices never wait for the host.
   constexpr std::size_t kInFlight = 2;
   read_losses(kInFlight);
 }
 
-// Collective; runs between two steps. `loop` stands on the batch that has been used.
+// Collective; runs between two steps. `loop` is at the batch that was used last.
 void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
   const auto next = [&] { data_wait_->measure([&] { ++*loop; }); };
   if (!balancer_ || !balancer_->step()) return next();
-  // The recording has the tasks of other shares, so the step is recorded again.
+  // The recording has the tasks of the old shares, so the step is recorded again.
   recorded_ = nullptr;
   if (ranks().alone()) {
     splitter_->set_shares(balancer_->shares());
     return next();
   }
-  // Batches that were loaded ahead have other rows.
+  // Drops batches that were loaded ahead, because they have the rows of the old shares.
   loop.reset();
   splitter_->set_shares(balancer_->shares());
   loader_.skip_batches(position_.batch);
@@ -1148,8 +1148,8 @@ void Trainer::read_losses(std::size_t leave) {
     PendingLoss next = std::move(pending_.front());
     pending_.pop_front();
     StepReport& report = next.report;
-    // Waking up for the loss, which comes first, would take a core from the backward pass. After it, cores wait for the
-    // gradients of other processes.
+    // The loss is ready before the backward pass ends. Waking up for it then would take a core from the backward pass;
+    // after it, cores wait for the gradients of other processes.
     if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
     report.log.clear();
@@ -1162,7 +1162,7 @@ void Trainer::read_losses(std::size_t leave) {
       for (std::size_t i = 1; i < scalars.size(); ++i) report.log[i - 1].second += share * value_of(scalars[i]);
     }
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
-    // The losses of the steps after it wait for the next call.
+    // The losses of later steps are read by the next call.
     if (!std::isfinite(report.loss)) {
       const bool nan = std::isnan(report.loss);
       throw NonFiniteLoss(fmt::format(
@@ -1183,13 +1183,13 @@ void Trainer::read_losses(std::size_t leave) {
     }
     observers_->each([&](TrainingObserver& o) { o.step(report); });
     if (on_step) on_step(report);
-    // At such a small scale, overflow is not the cause.
+    // At such a small scale, the cause is not overflow.
     check(!report.loss_scale || *report.loss_scale >= 0x1p-20,
           "the gradients are still not finite at step {} with the smallest loss scale", report.step);
   }
 }
 
-// Checkpoints, together with all ranks.
+// Checkpoints, written and read together with all ranks.
 
 ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   CheckpointContents checkpoint;
@@ -1244,7 +1244,7 @@ ResumedRun Trainer::resume(CheckpointContents checkpoint) {
           scaler_->check_state(*found.position.loss_scaler);
         }
         if (average_) average_->check_state_dict(found.average);
-        // The recipe has the number of steps of an epoch. A crafted position could begin anywhere in one.
+        // The recipe fixes the number of steps in an epoch, but a crafted position could be anywhere in one.
         const TrainingPosition& p = found.position;
         const std::int64_t batches = loader_.size();
         std::int64_t steps = 0;
@@ -1277,14 +1277,14 @@ ResumedRun Trainer::resume(CheckpointContents checkpoint) {
     if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
     throw;
   }
-  pending_.clear();  // of steps that the checkpoint undoes
+  pending_.clear();  // the checkpoint undoes these steps
   position_ = run.position;
   saved_step_ = position_.step;
   resumed_from_ = run.path;
   return run;
 }
 
-// Reports a folder that cannot be written to, or that another run uses, now instead of at the first checkpoint.
+// Reports a folder that is not writable or that another run uses now, not only at the first checkpoint.
 std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   const std::filesystem::path& folder = options_.save_folder;
   if (folder.empty()) return nullptr;
@@ -1295,8 +1295,8 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   return claim;
 }
 
-// The epoch whose checkpoint "best" has; 0 if it has none that this run has reached. `missing`: it lacks the best
-// epoch, which is the current position. `lost`: the best epoch, if nothing has its checkpoint any more.
+// Returns the epoch whose checkpoint "best" has; 0 if it has none that this run has reached. Sets `missing` if the best
+// epoch is the current position, and "best" lacks it; `lost`, to the best epoch, if no checkpoint of it is left.
 std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
   const TrainerOptions& o = options_;
   std::int64_t held = 0;
@@ -1317,7 +1317,7 @@ std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
   if (best == 0 || held == best) return held;
   missing = best == position_.epoch && position_.batch == 0;
   if (missing) return best;
-  // The run goes on in another folder than the one in which it began, or "best" is damaged or gone. The save folder may
+  // The run goes on in another folder than that in which it began, or "best" is damaged or gone. The save folder may
   // still have a checkpoint of that step.
   const std::string name = fmt::format("step-{:08}", best * steps);
   const std::filesystem::path began = resumed_from_.parent_path();
@@ -1327,7 +1327,7 @@ std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
     try {
       contents = read_checkpoint(source);
     } catch (const std::exception&) {
-      continue;  // damaged: the others are as good
+      continue;  // damaged: the other sources are as good
     }
     copy_checkpoint(*contents, best_folder(), {.keep = 1, .replace_later = true});
     return best;
@@ -1336,8 +1336,8 @@ std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
   return held;
 }
 
-// Collective. "best" may lack the best epoch so far: the run was killed between two checkpoints, or goes on in another
-// folder. It may also be ahead of this run, which then replaces it.
+// Collective. "best" may lack the best epoch so far, because the run was killed between two checkpoints or goes on in
+// another folder. "best" may also be newer than the position of this run, which then replaces it.
 void Trainer::settle_best() {
   if (!options_.watch.save_best) return;
   std::int64_t epoch = 0;
@@ -1354,7 +1354,7 @@ void Trainer::settle_best() {
   if (missing) save_best();
 }
 
-// The end of an error message: names the last good checkpoint.
+// Returns the end of an error message, which names the last good checkpoint.
 std::string Trainer::last_good_checkpoint() const {
   if (options_.save_folder.empty()) return "";
   if (saved_step_ < 0) return "; there is no checkpoint yet";
@@ -1368,9 +1368,9 @@ void Trainer::save(const std::filesystem::path& folder, int keep) {
   ranks().agree("checkpoint", [&] {
     if (rank() != 0) return;
     try {
-      // A process that is alone may have been asked to stop before its first step.
+      // A process that is alone may be asked to stop before its first step.
       if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-      // The receipt is never behind the checkpoints: a run that is resumed from one finds its link.
+      // The receipt is never older than a checkpoint, so a run that resumes from one finds its link.
       if (in_save_folder) settle_observers(true);
       save_checkpoint(
           folder, module_, optimizer_, position_, options_.recipe,

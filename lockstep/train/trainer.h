@@ -43,8 +43,8 @@ class Observers;     // train/observers.h
 class StepWatch;     // train/step_watch.h
 struct StateDigest;  // receipt/state_digest.h
 
-// What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on: a
-// further call reports the steps that were on their way, and throws for the next such loss.
+// Trainer::train() throws it for a loss that is not finite. All ranks throw it at the same step and may go on: a
+// further call reports the steps that were in flight, and throws for the next such loss.
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;
@@ -55,39 +55,39 @@ struct WatchOptions {
   // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
   std::string metric{};
   // True: the smallest value is the best, as for a perplexity. False: the largest. Not set: true for "train_loss" and
-  // where Metric::smaller_is_better is.
+  // for metrics with Metric::smaller_is_better.
   std::optional<bool> smallest = {};
   // A value counts as better only if it is better by more than this.
   double min_delta = 0;
   // The run ends after this many epochs without a better value. 0: never.
   std::int64_t patience = 0;
   // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
-  // of that step, too, so that it is never behind "best", whenever the run is killed.
+  // of that step first, so its newest checkpoint is never older than "best", even if the run is killed.
   bool save_best = false;
 };
 
 // For TensorBoard: tensorboard --logdir FOLDER.
 struct TensorBoardLogOptions {
-  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have after its
-  // first step. train() throws if it cannot make the file; a later failure ends the file, not the run: see
+  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have from its
+  // first step on. train() throws if it cannot make the file; a later failure ends the file, not the run: see
   // TrainingResult::failures.
   std::filesystem::path folder{};
-  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none. Those
-  // steps are not recorded. Gradients are without the loss scale, and before they are clipped. If some values are not
-  // finite, not_finite/gradients/NAME has their number instead.
+  // Also writes histograms of all weights and gradients at every such step, which waits for them and is not recorded.
+  // 0: none. Gradients are without the loss scale, and before they are clipped. If some values are not finite,
+  // not_finite/gradients/NAME (or .../weights/NAME) has their number instead.
   std::int64_t histogram_every = 0;
 };
 
 struct TrainerOptions {
   // The devices of this process. Empty: the model's.
   std::vector<Device> devices{};
-  // Joins these ranks. Not set: those of the Job that the devices belong to; without a Job, this process is alone.
-  // Null: it is alone on purpose, beside a Job.
+  // Ranks to join. Not set: those of the Job that the devices belong to; without a Job, this process trains alone.
+  // Null: this process trains alone even if there is a Job.
   std::optional<std::shared_ptr<Communicator>> communicator{};
   // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
   // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
   // on GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at
-  // least 16 samples for each of several shards. More devices than that are an error: set `split.shards`.
+  // least 16 samples for each of several shards. More devices than shards are an error: set `split.shards`.
   // `split.balance` is the number of shards that each device computes: equal shares, by weights of all devices (rank
   // 0's first), or automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks
   // need the same value.
@@ -102,7 +102,7 @@ struct TrainerOptions {
   // Throws if accumulate does not divide batch_size.
   std::int64_t micro_batch_size() const;
   // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same. A
-  // callback that changes a layer's mode or option, or numbers of the host that `loss` or `forward` uses, has to call
+  // callback that changes a layer's mode or option, or host values that `loss` or `forward` reads, must call
   // Trainer::forget_recording().
   bool record_steps = false;
   std::int64_t epochs = 10;
@@ -116,14 +116,14 @@ struct TrainerOptions {
   // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
   // there is one; name it in `recipe`.
   Collate collate{};
-  // Threads that make batches ahead of use, in training and in tests, each a batch at a time, as
+  // Number of threads that prepare batches, in training and in tests, each a batch at a time:
   // DataLoaderOptions::workers. EpochReport::data_seconds tells whether more would help. Does not change the bits.
   int workers = 1;
   // Changes batches of training, such as MixUp({.classes = 10}); with `accumulate`, micro-batches. The recipe says that
   // there is one; name it in `recipe`.
   BatchTransform batch_transform{};
-  // Of the order of the examples, unless the sampler has a seed of its own, and of their random transforms. Not set:
-  // RuntimeOptions::seed of the devices' Runtime.
+  // Seed of the order of the examples, unless the sampler has a seed of its own, and of their random transforms. Not
+  // set: RuntimeOptions::seed of the devices' Runtime.
   std::optional<std::uint64_t> seed = {};
   DType dtype = DType::f32;
   // Used with f16, which trains with a scaled loss.
@@ -131,8 +131,8 @@ struct TrainerOptions {
   // bf16: gradients and their sums are rounded to bf16, which halves the traffic between ranks.
   DType gradients = DType::f32;
   // Returns the mean loss of the model's outputs and the labels, both cut over the batch. Empty: cross entropy with
-  // label_smoothing, which is an error beside another loss: that smooths the labels itself. Name any other loss, with
-  // its "label_smoothing", in `recipe`.
+  // label_smoothing. Your own loss smooths the labels itself: label_smoothing is then an error. Name any other loss,
+  // with its "label_smoothing", in `recipe`.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
   // Computes the loss and the outputs of a batch from all its parts, in training and in evaluation. Replaces the
@@ -145,7 +145,7 @@ struct TrainerOptions {
   //     return {.loss = mse_loss(y, batch[2]) + 0.1 * mse_loss(redrawn, batch[0]), .outputs = y};
   //   }
   BatchFunction forward{};
-  // With micro-batches (`accumulate`): what the mean loss of these examples divides by, such as the number of labels
+  // With micro-batches (`accumulate`): the divisor of the mean loss of these examples, such as the number of labels
   // that are not ignored, or the sum of their weights. Micro-batches count in this proportion, so the loss of a step is
   // that of the whole batch; a micro-batch of weight 0 is skipped. `batch` is in host memory and has some of the step's
   // examples; the result must be finite and at least 0. Empty: with the default loss, the number of labels that are not
@@ -154,22 +154,22 @@ struct TrainerOptions {
   // Measured on the test data after each epoch. Empty: only the accuracy, for outputs [n, classes] and labels i64 [n],
   // or [n, classes, ...] and [n, ...]. Set it for anything else; test data without i64 labels is an error at the start.
   std::vector<Metric> metrics{};
-  // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
+  // Limit of the norm of all gradients together: they are scaled down to it if their norm is larger. 0: no limit.
   double clip_norm = 0;
-  // Leave it out if the optimizer's rate is a schedule. The Trainer sets total_steps. If base_lr is set, the
-  // constructor also gives it to the optimizer, as set_learning_rate() does. A callback may change the rate of the
-  // default schedule, which is constant without a warm-up, with set_learning_rate(). Any other schedule replaces it in
-  // the next step. A callback may also change the rate of one group: a schedule keeps its ratio to the others.
-  // Checkpoints hold all rates. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
+  // Leave it out if the optimizer has a schedule. The Trainer sets total_steps. If base_lr is set, the constructor also
+  // gives it to the optimizer, as set_learning_rate() does. With the default schedule, which is constant without a
+  // warm-up, a callback may change the rate with set_learning_rate(); any other schedule overwrites that rate in the
+  // next step. A callback may also change the rate of one group: a schedule keeps its ratio to the others. Checkpoints
+  // hold all rates. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
-  // train() continues the save folder's newest checkpoint, or begins, as resume_or_start() does. A run that a kill may
-  // end is then one program, started again and again.
+  // train() continues from the newest checkpoint in the save folder, or starts, as resume_or_start() does. A run that
+  // may be killed is then one program, started again and again.
   bool resume = false;
-  // How many of the newest checkpoints are kept.
+  // Number of newest checkpoints to keep.
   int keep_checkpoints = 2;
   // Rank 0 writes a log of the run to this file: one JSON object a line, for the start, each step, each epoch, and the
   // end, with the fields of `lockstep train --log`. A resumed run continues the file: later lines are removed. Empty:
@@ -178,13 +178,13 @@ struct TrainerOptions {
   std::filesystem::path log_file{};
   // Rank 0 writes a file for TensorBoard: loss, rate, and speed of each step, test results of each epoch, the recipe.
   TensorBoardLogOptions tensorboard{};
-  // The receipt of the run, with which audit() can check any of its steps. First, rank 0 reads all examples once.
-  // A resumed run continues it. All ranks need the same `every`. train() throws if it cannot begin the receipt; a later
-  // failure ends it, not the run: see TrainingResult::failures.
+  // The receipt of the run, with which audit() can check any of its steps. Before the first step, rank 0 reads all
+  // examples once. A resumed run continues the receipt. All ranks need the same `every`. train() throws if it cannot
+  // begin the receipt; a later failure ends it, not the run: see TrainingResult::failures.
   ReceiptOptions receipt{};
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
-  // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
+  // Decay of a moving average of the weights. Tests then measure the averaged weights. 0: no average.
   double average_decay = 0;
   // Everything else that decides the bits: model, initial weights, data, `loss`, `forward`, and lr_lambda. Trainer
   // cannot know them: if you leave one out, runs that differ only in it have the same hash. resume() compares the
@@ -217,18 +217,18 @@ class Trainer {
   }
   ~Trainer();
 
-  // Tells the observer of this rank's training. Call it between two calls of train().
+  // Adds an observer of this rank's training. Call it between two calls of train().
   void observe(std::shared_ptr<TrainingObserver> observer);
-  // The same for a few lines of code: TrainingObserver::step, epoch, and update. An exception ends the training.
+  // Callbacks like TrainingObserver::step, epoch, and update, but an exception ends the training.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
   std::function<void(std::int64_t step)> on_update;
 
   // Continues from the newest checkpoint in the folder, or from the folder itself if it is a checkpoint, with the same
   // bits. Collective: rank 0 reads it and sends it to the others, so only rank 0 needs the folder. If a rank cannot
-  // take it, all ranks throw that rank's error; make a new Trainer before you try again.
+  // load it, all ranks throw that rank's error; make a new Trainer before you try again.
   ResumedRun resume(const std::filesystem::path& folder);
-  // The same for a checkpoint that rank 0 has read; that of other ranks does not count.
+  // The same for a checkpoint that rank 0 has read; the argument of other ranks is ignored.
   ResumedRun resume(CheckpointContents checkpoint);
   // Continues from the newest checkpoint in the save folder; without one, the run starts, and the result is empty. A
   // program that calls it before train() can be started, killed, and started again by one command. Throws
@@ -239,15 +239,15 @@ class Trainer {
   // error names the step and the tensor. Checkpoints therefore hold only finite values. With f16, a step whose
   // gradients are not finite is skipped, and the loss scale is halved.
   //
-  // Before the first update, throws for what is known then: batch norm that would have one value per channel, in any
-  // batch that this call reaches; test examples of another shape that the model cannot take; and, with the default
-  // loss, labels of a TensorDataset that are no class. For the first two it may pass an example through the model, in
-  // evaluation mode.
+  // Before the first update, throws for errors that are known then: batch norm that would have one value per channel,
+  // in any batch that this call reaches; test examples of another shape that the model cannot take; and, with the
+  // default loss, labels of a TensorDataset that are not classes. For the first two it may pass an example through the
+  // model, in evaluation mode.
   //
   // In one process, a second call goes on where a stop or an exception ended the first, at the first micro-batch of the
   // step that was not finished. Buffers such as running statistics keep what that step's forward passes gave them.
   TrainingResult train();
-  // The same to this step at most, where it ends as a stop ends it. All ranks give the same step.
+  // Trains to this step at most, and ends there as after request_stop(). All ranks must pass the same step.
   TrainingResult train_until(std::int64_t step);
 
   // Call it from any thread or from a signal handler. Training ends after the step in progress, with a checkpoint if
@@ -256,14 +256,14 @@ class Trainer {
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   // The recipe of this run: all options above that decide the bits, the optimizer with its options and groups, the
-  // number of examples, and TrainerOptions::recipe. If the latter names everything else, recipe_hash() of the whole
-  // identifies the run. "frozen" lists the parameters that are frozen or that no optimizer has, "evaluation_mode" the
-  // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
-  // recorded.
+  // number of examples, and TrainerOptions::recipe. If TrainerOptions::recipe names everything else, recipe_hash() of
+  // the whole recipe identifies the run. "frozen" lists the parameters that are frozen or that no optimizer has,
+  // "evaluation_mode" the modules in that mode. The constructor, resume(), and train() update both entries, but not
+  // later changes by a callback.
   const Recipe& recipe() const { return options_.recipe; }
-  // The options as this rank trains with them: devices, shards, and others that were left open are chosen.
+  // The options as this rank trains with them: devices, shards, and other options that were left open are set.
   const TrainerOptions& options() const { return options_; }
-  // With record_steps: the next step is described anew. For callbacks that change what a pass does.
+  // With record_steps: the next step is described anew. For callbacks that change what a pass computes.
   void forget_recording() { forgets_recording_ = true; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
   // be recorded, or if record_steps is off.
@@ -283,22 +283,22 @@ class Trainer {
   struct PendingLoss {
     StepReport report;
     bool recorded = false;  // the update is a part of the recording
-    // One for each micro-batch: its share of the step, and its mean loss over all ranks, followed by those of
+    // One entry for each micro-batch: its share of the step, and its mean loss over all ranks, followed by the means of
     // BatchOutputs::log.
     std::vector<std::pair<double, std::vector<Tensor>>> losses;
-    Array learned;      // written after the backward pass of several processes
+    Array learned;      // written after the backward pass; defined with several processes
     Tensor stopped;     // the number of processes that were asked to stop
     Tensor loss_scale;  // with f16
   };
 
   std::pair<DataLoader, EvaluateOptions> test_data() const;
-  // The share of each micro-batch of a step in its loss. They add up to 1.
+  // Returns the share of each micro-batch in the loss of a step. The shares add up to 1.
   std::vector<double> shares_of(std::span<const Example> step) const;
   double weight_of(const Example& batch) const;
   void run_step(std::span<Example> step);
   void run_micro_batch(Example& batch, std::int64_t samples, double share, bool last);
-  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss and
-  // the other scalars to report.
+  // Runs forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss and the other
+  // scalars to report.
   std::vector<Tensor> learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
@@ -341,9 +341,9 @@ class Trainer {
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
   void record_fixed_parts();
-  // Options and rates that the optimizer got before the run's first step count.
+  // Updates the recipe with the optimizer's options and rate: those at the run's first step count.
   void record_optimizer();
-  // Throws if the optimizer has other options than the recipe says. A schedule replaces other rates.
+  // Throws if the optimizer's options are not those of the recipe. Rates are not compared.
   void check_optimizer() const;
   void choose_shards();
   void join_ranks();
@@ -359,11 +359,11 @@ class Trainer {
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
-  Recipe given_recipe_;                            // of the options
+  Recipe given_recipe_;                            // TrainerOptions::recipe as it was passed
   std::vector<OptimizerOptions> trained_options_;  // of the optimizer's groups, without rates
   std::string trained_groups_;
   std::shared_ptr<const Dataset> test_;
-  std::unique_ptr<BatchSplitter> splitter_;  // of several ranks: a DistributedModel
+  std::unique_ptr<BatchSplitter> splitter_;  // with several ranks: a DistributedModel
   std::optional<Balancer> balancer_;         // with Balance::automatic
   std::optional<LossScaler> scaler_;         // with f16
   std::optional<WeightAverage> average_;     // with average_decay
@@ -384,7 +384,7 @@ class Trainer {
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
-  // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
+  // TrainingResult::lost_best; then the epochs that compete for "best": the one that it holds, and those of this run.
   std::int64_t lost_best_ = 0;
   std::vector<EpochReport> contenders_;
   std::atomic<bool> stop_{false};

@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-// Pictures [N, C, H, W] beside each other, eight in a row, two pixels apart. Inputs are normalized in many ways, so the
-// least value becomes black and the largest white.
+// Returns pictures [N, C, H, W] side by side, eight in a row, two pixels apart. Inputs are normalized in many ways, so
+// the least value becomes black and the largest white.
 Tensor picture_grid(const Tensor& pictures) {
   constexpr std::int64_t kColumns = 8, kGap = 2;
   const std::int64_t n = pictures.size(0), channels = pictures.size(1), height = pictures.size(2),

@@ -1,4 +1,4 @@
-// Internal: the TensorBoard file of a training.
+// Internal: writes the TensorBoard file of a training.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace lockstep {
 
 class TrainingBoard final : public StepObserver {
  public:
-  // A run that begins shows some examples of `data`, if they are pictures, and the graph of the model for `first`, a
-  // batch of one; nothing of both if that is undefined. `data` must outlive the observer.
+  // A new run shows some examples of `data`, if they are pictures, and the graph of the model for `first`, a batch of
+  // one example; neither if `first` is undefined. `data` must outlive the observer.
   TrainingBoard(TensorBoardLogOptions options, const Dataset& data, Tensor first)
       : options_(std::move(options)), data_(data), first_(std::move(first)) {}
 
   std::string label() const override { return "the file for TensorBoard"; }
-  // A run that has made steps already hides what earlier files of the folder have after them.
+  // Tells TensorBoard to hide what earlier files of the folder have after the run's position, if the run goes on.
   void start(const TrainingStart& start) override;
-  // Weights and gradients are shown.
+  // Returns whether histograms of weights and gradients are written for the step.
   bool observes(std::int64_t step) const override;
   void begin(std::int64_t step) override { step_ = step; }
   void backward(const std::function<double()>& loss_scale) override;
@@ -39,7 +39,7 @@ class TrainingBoard final : public StepObserver {
   const Tensor first_;
   Module* module_ = nullptr;
   std::int64_t step_ = 0;      // in progress
-  std::int64_t reported_ = 0;  // the latest
+  std::int64_t reported_ = 0;  // the latest step that was reported
   std::optional<TensorBoardWriter> board_;
 };
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Whether a line of the log comes before the position. An epoch that max_steps cut short is reported again.
+// Returns whether a line of the log is at or before the position. An epoch that max_steps cut short is reported again.
 bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
   const auto at_most = [&](const char* name, std::int64_t most) {
     const auto found = event.find(name);
@@ -53,7 +53,7 @@ void TrainingLog::start(const TrainingStart& start) {
                                           }});
 }
 
-// The number of parameters is known when the first batch has settled all shapes.
+// Called after the first batch has settled all shapes, which decide the number of parameters.
 void TrainingLog::write_start() {
   if (started_) return;
   started_ = true;
@@ -65,7 +65,7 @@ void TrainingLog::write_start() {
                                   {"shards", start_.shards},
                                   {"world_size", start_.world_size},
                                   {"parameters", start_.module->parameter_count()},
-                                  // A process that is alone sends nothing; readers of the log find the field anyway.
+                                  // A process that is alone sends nothing, but readers of the log expect the field.
                                   {"backend", start_.backend}};
   for (const Metric& m : *start_.metrics) {
     if (m.smaller_is_better) event["smaller_is_better"].push_back(m.name);

@@ -1,4 +1,4 @@
-// Internal: the log of a training run, as JSON lines: {"event": "start"}, "step", "epoch", "end".
+// Internal: writes the log of a training as JSON lines: {"event": "start"}, "step", "epoch", "end".
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-// The line of an epoch: {"event": "epoch", "epoch", "seconds", "data_seconds", "train_loss", "test_acc",
-// "test_correct", "test_total"}, and "metrics", an object of values by name, if there are any. Without test data, or
-// with metrics but no accuracy, there are no "test_..." fields.
+// Returns the line of an epoch: {"event": "epoch", "epoch", "seconds", "data_seconds", "train_loss", "test_acc",
+// "test_correct", "test_total"}, and "metrics", an object of values by name, if there are any. There are no "test_..."
+// fields without test data, or with metrics but no accuracy.
 nlohmann::ordered_json epoch_event(const EpochReport& report);
 
 class TrainingLog final : public TrainingObserver {
@@ -21,11 +21,11 @@ class TrainingLog final : public TrainingObserver {
   explicit TrainingLog(std::filesystem::path path) : path_(std::move(path)) {}
 
   std::string label() const override { return "the log"; }
-  // Continues the file if the run has made steps already: events after its position are removed.
+  // Continues the file if the run goes on: removes the events after its position.
   void start(const TrainingStart& start) override;
   void step(const StepReport& report) override;
   void epoch(const EpochReport& report) override;
-  // Writes nothing if the run was stopped before its first step had settled the shapes of all weights.
+  // Writes nothing if the run was stopped before its first step, which settles the shapes of all weights.
   void end(const TrainingResult& result) override;
 
  private:

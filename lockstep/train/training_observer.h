@@ -7,13 +7,13 @@
 //   };
 //   trainer.observe(std::make_shared<Notes>());
 //
-// Each rank calls its own observers, in this order: those of TrainerOptions (receipt, log, TensorBoard; in rank 0),
-// those of observe() as they came, then on_step, on_epoch, and on_update. An observer may wait for tensors, but must
-// not exchange with other ranks: other ranks need not have it.
+// Each rank calls its own observers in this order: those of TrainerOptions (receipt, log, TensorBoard; in rank 0),
+// those of observe() in the order of the calls, then on_step, on_epoch, and on_update. An observer may wait for
+// tensors, but must not communicate with other ranks, because they may not have it.
 //
-// An observer that throws does not end the training, unless it says so, and except in start(), and by an error of the
-// training itself: that of a task or of a lost rank. TrainingResult::failures has a line for it, and other observers
-// get failed().
+// An exception of an observer ends the training only in start(), if after_failure() says so, or if it is an error of
+// the training itself (TaskError, CommError). Otherwise TrainingResult::failures has a line for it, and the other
+// observers get failed().
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ namespace LOCKSTEP_API lockstep {
 
 struct Metric;
 
-// What begins. The pointers hold until train() returns.
+// The training that begins. The pointers are valid until train() returns.
 struct TrainingStart {
-  TrainingPosition position{};  // where the run begins, or goes on
+  TrainingPosition position{};  // where the run starts or resumes
   const Recipe* recipe = nullptr;
   Module* module = nullptr;
   const std::vector<Metric>* metrics = nullptr;  // of TrainerOptions; empty: the accuracy alone
@@ -43,32 +43,32 @@ struct TrainingStart {
 
 class TrainingObserver {
  public:
-  // What becomes of an observer that throws.
+  // What happens to an observer that throws.
   enum class AfterFailure {
     ends,           // it is not called again: what it writes is incomplete
     goes_on,        // it replaces its file as a whole, also in end(), which makes up for earlier calls
-    ends_training,  // the training is of no use without it
+    ends_training,  // the training is useless without it
   };
 
   virtual ~TrainingObserver() = default;
-  // For messages: "the log".
+  // Name for messages: "the log".
   virtual std::string label() const = 0;
   virtual AfterFailure after_failure() const { return AfterFailure::ends; }
 
-  // Before the first step of each train(). An exception ends the training, because nothing is lost yet.
+  // Called before the first step of each train(). An exception ends the training, because nothing is lost yet.
   virtual void start(const TrainingStart&) {}
-  // When a step has been described. Its weights may not be ready yet; reading them waits.
+  // Called when a step has been described. Its weights may not be ready yet; reading them waits.
   virtual void update(std::int64_t /*step*/) {}
-  // In the order of steps and epochs. The report of a step comes two steps later, because the host does not wait for
-  // losses.
+  // Called in the order of steps and epochs. A step is reported up to two steps later, because the host does not wait
+  // for losses.
   virtual void step(const StepReport&) {}
   virtual void epoch(const EpochReport&) {}
-  // In rank 0: a checkpoint of all that was reported before is in `folder`, the save folder.
+  // Called in rank 0 when `folder`, the save folder, has a checkpoint of all that was reported before.
   virtual void checkpoint(const std::filesystem::path& /*folder*/) {}
-  // One of these comes last.
+  // Either end() or abort() is called last.
   virtual void end(const TrainingResult&) {}
   virtual void abort(const std::string& /*why*/) {}
-  // Another observer has failed: for the first time, if it goes on.
+  // Called after another observer has failed, but only for its first failure.
   virtual void failed(const ObserverFailure&) {}
 };
 

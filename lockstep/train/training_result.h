@@ -1,4 +1,4 @@
-// What a training reports: of each step, and at its end. Of each epoch: checkpoint/epoch_report.h.
+// What a training reports for each step, and at its end. The report of an epoch is in checkpoint/epoch_report.h.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ struct StepReport {
   std::int64_t epoch = 0;  // from 1
   double loss = 0;         // mean over the global batch, before the update
   std::int64_t samples = 0;
-  double learning_rate = 0;          // of this step
+  double learning_rate = 0;          // rate of this step
   double images_per_second = 0;      // over the last few steps
   double seconds = 0;                // since the previous report; reports of short steps come in bursts
   std::optional<double> loss_scale;  // with f16: the loss scale of this step
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
-  std::int64_t batch = 0;            // position in the epoch, from 1
-  std::int64_t batches = 0;          // of the epoch
+  std::int64_t batch = 0;            // position of the step in the epoch, from 1
+  std::int64_t batches = 0;          // number of steps in the epoch
   NamedScalars log{};                // the means of BatchOutputs::log over the global batch
 };
 
-// The best epoch by WatchOptions, from 1; 0 if none was finished.
+// Best epoch by WatchOptions, from 1; 0 if there is none.
 struct BestEpoch {
   std::int64_t epoch = 0;
-  // With save_best: its checkpoint, which load_weights() loads as well as the folder "best". Rank 0 has it.
+  // With save_best: its checkpoint in rank 0, which load_weights() loads, as it does the folder "best".
   std::filesystem::path path{};
 };
 
-// Why what a TrainingObserver writes is incomplete or, if it replaces its file as a whole, not up to date.
+// Why the output of a TrainingObserver is incomplete or, if it replaces its file as a whole, not up to date.
 struct ObserverFailure {
   std::string observer;  // its label: "the log"
   std::string error;
@@ -49,16 +49,16 @@ struct TrainingResult {
   bool stopped = false;        // by request_stop
   bool stopped_early = false;  // by TrainerOptions::watch
   std::vector<EpochReport> epochs;
-  // The last of `epochs`. Of a run that had nothing left to do: a test of its weights.
+  // Last of `epochs`, or a test of the weights if the run had nothing left to do.
   EpochReport last{};
-  // With WatchOptions::metric; also among the epochs before the run was resumed.
+  // Set with WatchOptions::metric. Can be an epoch from before the run was resumed.
   BestEpoch best{};
-  // With TrainerOptions::resume: what train() continued, if there was a checkpoint.
+  // With TrainerOptions::resume: the run that train() continued, if there was a checkpoint.
   std::optional<ResumedRun> resumed = {};
-  // What could not be written: one line for each observer that failed. Empty: all is complete.
+  // One entry for each observer that could not write all of its output. Empty: all is complete.
   std::vector<ObserverFailure> failures{};
-  // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
-  // best of the other epochs. 0: nothing was lost. Of rank 0.
+  // Best epoch before this run was resumed, if no intact checkpoint of it exists: `best` is then the best of the other
+  // epochs. 0: nothing was lost. Only rank 0 sets it.
   std::int64_t lost_best = 0;
 };
 

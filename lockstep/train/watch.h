@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// The first epoch whose value no later one betters; 0 if no epoch has a value. Throws, with the names that there are,
-// if an epoch does not have the metric.
+// Returns the best epoch: the last one that betters the best before it by more than min_delta; 0 if no epoch has a
+// value. NaN is no value. If an epoch lacks the metric, throws with the names that it has.
 std::int64_t best_epoch(std::span<const EpochReport> epochs, const WatchOptions& options);
-// Whether the patience is over.
+// Returns whether `patience` epochs have passed without a better value.
 bool stops_early(std::span<const EpochReport> epochs, const WatchOptions& options);
 
 }  // namespace lockstep

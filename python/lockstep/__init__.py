@@ -67,5 +67,5 @@ for _part in (arrangement, elementwise, linalg, order):
 del _part
 notebook.install()
 hints.install()
-# Before destroy_process_group() of lockstep.distributed: what runs stops first.
+# Runs before destroy_process_group() of lockstep.distributed, because a run in progress must stop first.
 __import__("atexit").register(_core._leave)

@@ -1,6 +1,6 @@
-"""Modules under which PyTorch has names of other modules, too: `torch.utils.data.dataloader.DataLoader`.
+"""Modules under which PyTorch also has names of other modules: `torch.utils.data.dataloader.DataLoader`.
 
-All that PyTorch 1.13 makes reachable by attribute after `import torch`, where Lockstep has what they are used for.
+All names that PyTorch 1.13 makes reachable by attribute after `import torch`, if Lockstep has their objects.
 """
 
 import sys
@@ -49,7 +49,7 @@ def _tuple_of(n):
 
 
 def _add(parent, name, source, names, **more):
-    """Make the module parent.name, which has these names of source."""
+    """Make the module parent.name with these names of source."""
     module = types.ModuleType(f"{parent.__name__}.{name}", f"Names of {source.__name__}.")
     module.__dict__.update({key: getattr(source, key) for key in names.split()}, **more)
     sys.modules[module.__name__] = module
@@ -58,7 +58,7 @@ def _add(parent, name, source, names, **more):
 
 
 def _consume_prefix_in_state_dict_if_present(state_dict, prefix):
-    """Take the prefix away from the names of a state, in place: that of a model that was in a DataParallel."""
+    """Remove the prefix, which a DataParallel adds, from the names of a state, in place."""
     for old in [key for key in state_dict if key.startswith(prefix)]:
         state_dict[old[len(prefix):]] = state_dict.pop(old)
     metadata = getattr(state_dict, "_metadata", None)

@@ -21,8 +21,8 @@ _DEFAULTS = {"cuda": _core.float16, "cpu": _core.bfloat16}
 
 
 class autocast(Mode):
-    """A scope, or a decorated function, whose matrix products, convolutions, and recurrent layers read float32 inputs
-    in `dtype`; by default float16 for "cuda", bfloat16 for "cpu". It holds on all devices, so that they have equal
+    """A scope, or a decorated function, whose matrix products, convolutions, and recurrent layers cast float32 inputs
+    to `dtype`; by default float16 for "cuda", bfloat16 for "cpu". It applies to all devices, so that they have equal
     bits. All other operations keep the types of their inputs, and losses are computed in float32."""
 
     _current, _set = staticmethod(_core._autocast_dtype), staticmethod(_core._set_autocast_dtype)
@@ -48,8 +48,8 @@ def get_autocast_dtype(device_type=None):
 class GradScaler:
     """Scales the loss so that float16 gradients neither vanish nor overflow.
 
-    A step whose gradients are not finite is left out, and the scale is halved; after growth_interval good steps in a
-    row it is doubled. The scale is on the devices: nothing waits, except get_scale() and state_dict().
+    A step whose gradients are not finite is skipped, and the scale is halved; after growth_interval good steps in a row
+    it is doubled. The scale is on the devices: only get_scale() and state_dict() wait for them.
     """
 
     def __init__(self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,
@@ -64,7 +64,7 @@ class GradScaler:
         self._state = (float(init_scale), 0)  # until there is an engine
         _core.LossScalerEngine.check(*self._state, growth_interval)
         self._engine = None
-        self._before = None  # the scale that gradients have, until update()
+        self._before = None  # the scale of the gradients, until update()
         self._optimizers = {}  # what has been done since update(): id -> (optimizer, engine, "unscaled" or "stepped")
 
     def scale(self, outputs):
@@ -76,7 +76,7 @@ class GradScaler:
         if self._engine is None:
             self._engine = _core.LossScalerEngine(outputs, 1.0, self._interval)
             self._engine.set_state(*self._state)
-        # Of another optimizer of the same step: the scale is adjusted already.
+        # Forgets the scale before: another optimizer's part of the same step has used it.
         self._before = None
         return self._engine.scale(outputs)
 
@@ -120,7 +120,7 @@ class GradScaler:
         return optimizer.step()
 
     def update(self, new_scale=None):
-        """End the step: from here on, get_scale() is the scale of the next one, or new_scale."""
+        """End the step: from now on, get_scale() returns the scale of the next step, or new_scale."""
         if not self._enabled:
             return
         if new_scale is None and not self._optimizers:
@@ -129,7 +129,7 @@ class GradScaler:
             state = float(new_scale), self._good_before()
             _core.LossScalerEngine.check(*state, self._interval)
         for optimizer, engine, done in self._optimizers.values():
-            # A step that the program leaves out: whether its gradients were finite says nothing of the next step.
+            # The program skips this step, so whether its gradients were finite says nothing about the next step.
             if done == "unscaled" and all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
                 engine.zero_grad()
         self._optimizers.clear()
@@ -138,8 +138,8 @@ class GradScaler:
             self._set(state)
 
     def _good_before(self):
-        """Return the number of good steps without this one, which does not count before a new scale. A bad one has
-        begun anew."""
+        """Return the number of good steps before this one, which does not count if a new scale is set. A bad step has
+        reset the number."""
         scale, good = self._now()
         if self._before is None:
             return good
@@ -156,7 +156,7 @@ class GradScaler:
             self._engine.set_state(*state)
 
     def get_scale(self):
-        """Return the scale of this step's loss. Waits."""
+        """Return the scale of this step's loss. Waits for the devices."""
         if not self._enabled:
             return 1.0
         return self._now()[0] if self._before is None else self._before.item()

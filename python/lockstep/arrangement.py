@@ -43,17 +43,17 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
 
 def column_stack(tensors):
-    """Return the tensors beside each other; those of one axis are columns."""
+    """Return the tensors side by side; those of one axis become columns."""
     return _core.cat([t.reshape(-1, 1) if t.dim() <= 1 else t for t in tensors], 1)
 
 
 def dstack(tensors):
-    """Return the tensors, one after the other along the third axis."""
+    """Return the tensors one after another along the third axis."""
     return _core.cat([atleast_3d(t) for t in tensors], 2)
 
 
 def tensor_split(input, indices_or_sections, dim=0):
-    """Return so many parts along an axis, the first ones by one longer; or the parts between these indices."""
+    """Return this many parts along an axis, the first ones longer by one; or the parts between these indices."""
     n = input.size(dim)
     if isinstance(indices_or_sections, _core.Tensor):
         if indices_or_sections.dtype != _core.int64 or indices_or_sections.dim() > 1:
@@ -86,7 +86,7 @@ def block_diag(*tensors):
 
 
 def cartesian_prod(*tensors):
-    """Return all combinations of an element of each, as rows."""
+    """Return all combinations of one element of each tensor, as rows."""
     if any(t.dim() != 1 for t in tensors):
         raise RuntimeError(f"cartesian_prod: {[list(t.shape) for t in tensors]}, expected one axis each")
     if len(tensors) == 1:
@@ -108,7 +108,7 @@ def diagflat(input, offset=0):
 
 
 def rot90(input, k=1, dims=(0, 1)):
-    """Return the tensor, turned k times by a quarter, from the first axis of dims towards the second."""
+    """Return the tensor rotated k times by 90 degrees, from the first axis of dims towards the second."""
     a, b = dims
     if k % 4 == 2:
         return input.flip((a, b))
@@ -118,7 +118,7 @@ def rot90(input, k=1, dims=(0, 1)):
 
 
 def kron(input, other):
-    """Return the product of Kronecker."""
+    """Return the Kronecker product."""
     n = max(input.dim(), other.dim())
     a, b = ([1] * (n - t.dim()) + list(t.shape) for t in (input, other))
     product = (input.reshape([e for x in a for e in (x, 1)]) * other.reshape([e for x in b for e in (1, x)]))
@@ -126,7 +126,7 @@ def kron(input, other):
 
 
 def take(input, index):
-    """Return the elements with these numbers, counted over the flattened tensor; negative ones from its end."""
+    """Return the elements at these indices of the flattened tensor; negative indices count from its end."""
     if index.dtype != _core.int64:
         raise RuntimeError(f"take: the index is of {index.dtype}, expected int64")
     flat = index.flatten()
@@ -180,14 +180,14 @@ def ger(input, vec2):
 
 
 def inner(input, other):
-    """Return the products of the rows along the last axes."""
+    """Return the inner products along the last axes."""
     if input.dim() == 0 or other.dim() == 0:
         return input * other
     return tensordot(input, other, ([-1], [-1]))
 
 
 def vdot(input, other):
-    """Return the product of vectors."""
+    """Return the dot product of vectors."""
     return input.dot(other)
 
 
@@ -209,7 +209,7 @@ def tensordot(a, b, dims=2):
 
 
 def cross(input, other, dim=None):
-    """Return the product of vectors of three elements. Without dim: along the first axis of three."""
+    """Return the cross product of vectors with three elements. Without dim: along the first axis of extent 3."""
     from .linalg import cross as along
 
     if dim is None:
@@ -220,12 +220,12 @@ def cross(input, other, dim=None):
 
 
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
-    """Return a tensor of one number, without axes."""
+    """Return a tensor with one number and no axes."""
     return _core.tensor(s, dtype=dtype or _core.float32, device=device, requires_grad=requires_grad)
 
 
 def randint_like(input, low, high=None, *, dtype=None, device=None):
-    """Return whole numbers from low to high - 1 in the shape, type, and place of input."""
+    """Return whole numbers from low to high - 1, with the shape, type, and device of input."""
     low, high = (0, low) if high is None else (low, high)
     x = _core.randint(low, high, tuple(input.shape))
     return x.to(dtype or input.dtype).to(input.device if device is None else device)
@@ -237,7 +237,7 @@ _METHODS = "tensor_split diag_embed diagflat rot90 kron take argwhere addmv addr
 
 
 def install(package):
-    """Add the functions to the package, and those that PyTorch has as methods to tensors."""
+    """Add the functions to the package, and to tensors those that PyTorch has as methods."""
     for name in _FUNCTIONS + _METHODS:
         setattr(package, name, globals()[name])
     for name in _METHODS:

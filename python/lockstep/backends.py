@@ -1,4 +1,4 @@
-"""Settings of PyTorch that permit what the library does not do: they are accepted, without effect.
+"""Settings that permit PyTorch what the library never does: they are accepted, without effect.
 
 >>> torch.backends.cudnn.benchmark = True
 
@@ -11,7 +11,7 @@ from . import _core, cuda
 
 
 class _Settings:
-    """Values that a program may set, each with those that are accepted."""
+    """Values that a program may set, each with the values that are accepted."""
 
     def __init__(self, name, **accepted):
         self.__dict__.update({setting: values[0] for setting, values in accepted.items()}, _name=name,

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that are a line of others."""
+"""Functions of PyTorch that are one-line compositions of others."""
 
 import math
 
@@ -28,7 +28,7 @@ def trace(input):
 
 
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """Return the diagonal of two axes, as the last axis. A copy, which cannot be written."""
+    """Return the diagonal of two axes, as the last axis. It is a copy, which cannot be written."""
     if offset:
         raise _core.Error(f"diagonal: offset is {offset}, expected 0")
     moved = input.movedim((dim1, dim2), (-2, -1))
@@ -48,14 +48,14 @@ def diag(input, diagonal=0):
 
 
 def on_diagonal(input):
-    """Return matrices [.., n, n] with the last axis along their diagonal. What is beside an inf or nan is 0."""
+    """Return matrices [.., n, n] with the last axis along their diagonal, and 0 elsewhere, even for inf and nan."""
     n = input.size(-1)
     beside = _core.eye(n, device=input.device) == 0
     return input.unsqueeze(-1).expand(*input.shape, n).masked_fill(beside, 0)
 
 
 def diff(input, n=1, dim=-1, prepend=None, append=None):
-    """Return the differences of neighbors along an axis, of bools whether they differ."""
+    """Return the differences of neighbors along an axis; for bools, whether neighbors differ."""
     if n <= 0:
         return input.clone()
     parts = [x for x in (prepend, input, append) if x is not None]
@@ -98,12 +98,12 @@ IntTensor = LongTensor
 
 
 def get_default_dtype():
-    """Return the type of new tensors of fractions: float32."""
+    """Return the floating type of new tensors: float32."""
     return _core.float32
 
 
 def set_default_dtype(d):
-    """Accept float32 alone."""
+    """Accept only float32."""
     if d != _core.float32:
         raise _core.Error(f"set_default_dtype: {d}, expected torch.float32: name the type of each tensor")
 
@@ -131,7 +131,7 @@ class finfo:
 
 
 class iinfo:
-    """The limits of a whole type."""
+    """The limits of an integer type."""
 
     def __init__(self, type):
         if type.is_floating_point or type == _core._bool:
@@ -145,7 +145,7 @@ class iinfo:
 
 
 def is_floating_point(input):
-    """Tell whether the elements are fractions."""
+    """Tell whether the type is a floating type."""
     return input.is_floating_point()
 
 

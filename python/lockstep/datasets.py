@@ -1,4 +1,4 @@
-"""Data sets of the C++ library under torchvision's names. Their batches are made without the interpreter.
+"""Data sets of the C++ library under torchvision's names. Their batches are made without the Python interpreter.
 
 >>> train = lockstep.datasets.FashionMNIST("data", train=True, transform=lockstep.transforms.ToTensor())
 """
@@ -23,7 +23,7 @@ class _Pictures(Dataset):
         self.transform = transform
         self.target_transform = target_transform
 
-    # The C++ data set of the examples before the transforms, and one of them.
+    # The C++ data set of the examples before the transforms.
     def _source(self):
         return self._files
 
@@ -52,10 +52,10 @@ class _Pictures(Dataset):
 
 
 class _Floats(_Pictures):
-    """Pictures that are f32 in 0 to 1 already."""
+    """Pictures that are already f32 in [0, 1]."""
 
-    # [data, targets] when the program has asked for one of them: from then on, the examples are those of these two,
-    # which the program may change.
+    # [data, targets] after the program has asked for one of them: from then on, the examples come from these two, which
+    # the program may change.
     _arrays = None
 
     def _read(self):
@@ -70,7 +70,7 @@ class _Floats(_Pictures):
 
     @property
     def data(self):
-        """The bytes of all pictures, as torchvision has them. The examples follow what is changed here."""
+        """The bytes of all pictures, as torchvision has them. The examples change with them."""
         return self._read()[0]
 
     @data.setter
@@ -79,7 +79,7 @@ class _Floats(_Pictures):
 
     @property
     def targets(self):
-        """The labels of all pictures. The examples follow what is changed here."""
+        """The labels of all pictures. The examples change with them."""
         return self._read()[1]
 
     @targets.setter
@@ -110,7 +110,7 @@ class FashionMNIST(_Floats):
     """Items are (image f32 [1, 28, 28] in 0 to 1, label int).
 
     Reads the IDX files in `root`, in root/FashionMNIST/raw, or, if neither has any, where find_fashion_mnist() of the
-    C++ library looks: in LOCKSTEP_DATA, and in the folder of Debian's package dataset-fashion-mnist.
+    C++ library finds them: in LOCKSTEP_DATA, or in the folder of Debian's package dataset-fashion-mnist.
 
     data: u8 [n, 28, 28], targets: i64 [n]. A program may change both.
     """
@@ -198,9 +198,9 @@ class CIFAR100(CIFAR10):
 class TableDataset(Dataset):
     """The rows of a CSV or TSV file. Items are (features f32 [n], label).
 
-    A number is (value - mean) / standard deviation, a category the number of its text. The label of classes is an i64,
-    that of numbers f32 [1], normalized, too. target: the column to predict, else the last one. `schema` is that of the
-    table that a model was trained with, so that a table for tests is encoded alike:
+    A number becomes (value - mean) / standard deviation, a category the index of its text. The label is an i64 for
+    classes and f32 [1] for numbers, normalized, too. target: the column to predict; by default the last one. `schema`:
+    that of the table that a model was trained with, so that a table for tests is encoded alike:
 
     >>> train = TableDataset("train.csv", target="species")
     >>> test = TableDataset("test.csv", schema=train.schema)

@@ -17,14 +17,14 @@ from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
-# In a process of multiprocessing.spawn(): where its ranks meet.
+# In a process of multiprocessing.spawn(): the address where its ranks meet.
 _place = None
-# Any of these tells that a launcher has started this process.
+# If one of these is set, a launcher has started this process.
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID", "LOCAL_RANK")
 
 
 class ReduceOp:
-    """What a collective does with the ranks' numbers."""
+    """The operation by which a collective combines the ranks' elements."""
 
     SUM = "sum"
     PRODUCT = "product"
@@ -34,7 +34,7 @@ class ReduceOp:
 
 
 class Work:
-    """The handle of async_op=True. The collective is done when it is made."""
+    """The handle of async_op=True. The collective has already ended when the handle is made."""
 
     def wait(self):
         return True
@@ -87,8 +87,8 @@ def is_initialized():
 
 
 def get_default_backend_for_device(device):
-    """Return "nccl" for GPUs and "gloo" for CPU devices; also for None, which torch.accelerator.current_accelerator()
-    is without GPUs."""
+    """Return "nccl" for GPUs and "gloo" for CPU devices and for None, which torch.accelerator.current_accelerator()
+    returns without GPUs."""
     return "nccl" if device is not None and _core.device(device).type == "cuda" else "gloo"
 
 
@@ -98,7 +98,7 @@ def is_torchelastic_launched():
 
 
 def _meeting_place(rank, world_size):
-    """Return variables for init_process_group(): in a process of spawn(), the ranks meet in the parent."""
+    """Return variables for init_process_group(): in a process of spawn(), the ranks meet through the parent."""
     if _place is None or (world_size not in (-1, _place["nprocs"]) or rank not in (-1, _place["rank"])):
         return {}
     return {"RANK": str(_place["rank"]), "WORLD_SIZE": str(_place["nprocs"]), "LOCAL_RANK": str(_place["rank"]),
@@ -141,7 +141,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
         environment["LOCKSTEP_LAUNCHER_STORE"] = "0"
     wanted = devices if devices is not None else os.environ.get("LOCKSTEP_DEVICES", "")
     count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
-    # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
+    # If a launcher started this process, "cpu:0,cpu:1" names the devices of all ranks of a host.
     with _environment(environment):
         _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0,
                          names, count)
@@ -150,7 +150,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
 def destroy_process_group(group=None):
     """Leave the job. Collective: waits for this rank's work and for all ranks.
 
-    Raises if work failed or a rank is lost. While an exception is on its way, as in `finally`, does not wait for ranks
+    Raises if work failed or a rank is lost. While an exception is propagating, as in `finally`, does not wait for ranks
     that wait for this one: they get RankLost with the exception.
     """
     global _job
@@ -163,10 +163,10 @@ def destroy_process_group(group=None):
     try:
         job.close()
     except _core.Error:
-        pass  # of which `error` is the cause
+        pass  # caused by `error`
 
 
-# A program that ends without destroy_process_group(): the other ranks are told why.
+# If a program ends without destroy_process_group(), tells the other ranks why.
 @atexit.register
 def _leave():
     global _job
@@ -219,7 +219,7 @@ def get_world_size(group=None):
 
 
 def get_backend(group=None):
-    """Return what moves gradients: "host" (gloo), "nccl", or "mpi"."""
+    """Return the backend that exchanges gradients: "host" (gloo), "nccl", or "mpi"."""
     name = _of(group).backend
     return "gloo" if name in ("host", "local") else name
 
@@ -327,7 +327,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
 
 
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    """As reduce_scatter(), of one tensor that is cut along axis 0."""
+    """Do what reduce_scatter() does, for one tensor that is cut along axis 0."""
     parts = input.reshape((_of(group).world_size, *output.shape))
     return reduce_scatter(output, list(parts), op, group, async_op)
 
@@ -345,7 +345,7 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     return _done(async_op)
 
 
-# Unpickling runs code that the sender chose. So every sender must have proved that it belongs to the job.
+# Unpickling runs code that the sender chose, so every sender must have proved that it belongs to the job.
 def _of_trusted(what, group):
     job = _of(group)
     if job.backend == "mpi" and job.world_size > 1:
@@ -423,6 +423,6 @@ def recv(tensor, src=None, group=None, tag=0):
 
 
 def barrier(group=None, async_op=False, device_ids=None):
-    """Wait until all ranks are here."""
+    """Wait until all ranks call this."""
     _of(group).barrier()
     return _done(async_op)

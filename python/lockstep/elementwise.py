@@ -1,6 +1,6 @@
-"""Functions of each element that are compositions of others, with PyTorch's names. Tensors have them as methods.
+"""Elementwise functions that are compositions of others, with PyTorch's names. Tensors have them as methods.
 
-Each is written so that the derivative of the composition is that of the function, also at its limits.
+Each is written so that the derivative of the composition is that of the function, even at its limits.
 """
 
 import functools
@@ -9,17 +9,17 @@ import math
 from . import _core
 
 _LOG_2 = math.log(2)
-# Squares of larger numbers overflow, and 1 more or less makes no difference to them.
+# Squares of much larger numbers overflow, and adding or subtracting 1 does not change such numbers.
 _LARGE = 1e8
 
 
 def _wide(dtype):
-    """Return the type in which a composition is computed: the steps would each round a result of 16 bits."""
+    """Return the type in which a composition is computed: in 16 bits, each step would round its result."""
     return dtype if dtype == _core.float64 else _core.float32
 
 
 def _result_type(a, b):
-    """Return the floating type of a result of both. Beside a floating tensor with axes, one without has no say."""
+    """Return the floating type of a result. A tensor without axes does not count beside a floating tensor with axes."""
     floats = [t for t in (a, b) if t.is_floating_point()]
     deciding = [t for t in floats if t.dim()] or floats
     return _core.cat([_core.zeros(0, dtype=t.dtype) for t in deciding]).dtype if deciding else _core.float32
@@ -36,7 +36,7 @@ def _composed(function):
 
 
 def _composed_of_two(function):
-    """The same for function(input, other). One of them may be a number."""
+    """Do the same for function(input, other), one of which may be a number."""
     @functools.wraps(function)
     def call(input, other):
         tensors = [t for t in (input, other) if isinstance(t, _core.Tensor)]
@@ -50,7 +50,7 @@ def _composed_of_two(function):
 
 
 def _of_large(input, function):
-    """Return function(input), and log(2 input) where input is large."""
+    """Return function(input), or log(2 input) if input is large."""
     is_large, one = input > _LARGE, _core.ones_like(input)
     y = _core.where(is_large, input, one).log() + _LOG_2
     return _core.where(is_large, y, function(_core.where(is_large, one, input)))
@@ -119,7 +119,7 @@ def exp2(input):
 def logit(input, eps=None):
     """Return log(x / (1 - x)); with eps, x is clamped to eps and 1 - eps first."""
     if eps is not None:
-        # Above 1 / 2, eps counts first, as in PyTorch.
+        # If eps is above 1 / 2, the lower bound applies first, as in PyTorch.
         input = input.clamp(max=1 - eps) if eps <= 0.5 else _core.where(input < eps, eps, input.clamp(max=1 - eps))
         input = input.clamp(min=eps) if eps <= 0.5 else input
     x = input
@@ -127,7 +127,7 @@ def logit(input, eps=None):
 
 
 def frac(input):
-    """Return what is behind the decimal point."""
+    """Return the fractional part."""
     return input - input.trunc()
 
 
@@ -154,11 +154,11 @@ def clamp_max(input, max):
 @_composed_of_two
 def hypot(input, other):
     """Return sqrt(input**2 + other**2)."""
-    # In parts of the larger one, whose squares are in range. The scale has no derivative: it cancels.
+    # Divides by the larger one, so that squares are in range. The scale has no derivative, because it cancels.
     scale = _core.maximum(input.detach().abs(), other.detach().abs())
     scale = _core.where((scale == 0).logical_or(scale == math.inf), _core.ones_like(scale), scale)
     x, y = input / scale, other / scale
-    is_infinite = (input.abs() == math.inf).logical_or(other.abs() == math.inf)  # beside nan, too
+    is_infinite = (input.abs() == math.inf).logical_or(other.abs() == math.inf)  # even if the other one is nan
     return _core.where(is_infinite, math.inf, (x * x + y * y).sqrt() * scale)
 
 

@@ -1,4 +1,4 @@
-"""Data sets of a folder for each class, under torchvision's names: lockstep.datasets has them.
+"""Data sets of folders with one folder per class, under torchvision's names: lockstep.datasets has them.
 
 >>> photos = ImageFolder("photos")
 >>> photos.classes, photos.samples[0]
@@ -20,7 +20,7 @@ def default_loader(path):
 
 
 def find_classes(directory):
-    """Return the sorted names of the folders in a folder, and their numbers."""
+    """Return the sorted names of the folders in a folder, and their indices."""
     classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     if not classes:
         raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")
@@ -28,7 +28,7 @@ def find_classes(directory):
 
 
 def make_dataset(directory, class_to_idx=None, extensions=None, is_valid_file=None):
-    """Return the path and the class's number of each file that `extensions`, or is_valid_file(path), takes."""
+    """Return the path and class index of each file that `extensions`, or is_valid_file(path), accepts."""
     if class_to_idx is None:
         _, class_to_idx = find_classes(directory)
     if (extensions is None) == (is_valid_file is None):
@@ -93,10 +93,10 @@ class ImageFolder(DatasetFolder):
     """A folder of pictures with a folder for each class. Items are (image u8 [channels, height, width], label int).
 
     `channels` is 1 for gray and 3 for color pictures; 0: 1 if all are gray. Without loader, is_valid_file, and methods
-    of a derived class, every file is a JPEG or PNG picture, and the library reads them without the interpreter.
+    of a derived class, every file must be a JPEG or PNG picture, and the library reads them without the interpreter.
 
-    `max_pixels`: read pictures of up to so many pixels, however small their files are. None: up to 178956970, as Pillow
-    does, and of a small file no more than its size makes likely.
+    `max_pixels`: the largest number of pixels of a picture, however small its file is. None: 178956970, as in Pillow,
+    but less for a small file, which is unlikely to have so many.
     """
 
     def __init__(self, root, transform=None, target_transform=None, loader=None, is_valid_file=None, channels=3,
@@ -124,7 +124,7 @@ class ImageFolder(DatasetFolder):
             self.targets = [label for _, label in self.samples]
         self.imgs = self.samples
 
-    # None also once the program has changed which files are read, or how.
+    # Returns None after the program has changed which files are read, or how.
     def _make_core(self):
         if self._files is None or self.target_transform is not None:
             return None

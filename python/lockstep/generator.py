@@ -1,4 +1,4 @@
-"""Generator: random numbers of its own for what takes `generator=`.
+"""Generator: separate random numbers for functions that take `generator=`.
 
 >>> import lockstep as torch
 >>> g = torch.Generator().manual_seed(1)
@@ -11,13 +11,13 @@ from . import _core
 
 
 class Generator:
-    """A seed, and a count of draws. What takes it draws from them instead of from the stream of manual_seed()."""
+    """A seed and a count of draws. Functions draw from them instead of from the stream of manual_seed()."""
 
     def __init__(self, device="cpu"):
         self._seed = self._draws = 0
 
     def manual_seed(self, seed):
-        """Set the seed, and return this."""
+        """Set the seed, and return the generator."""
         self._seed, self._draws = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
         return self
 

@@ -1,4 +1,4 @@
-"""What the interpreter adds to the traceback of an error whose cause is a difference from PyTorch."""
+"""Adds a hint to the traceback of an error whose cause is a difference from PyTorch."""
 
 import sys
 import traceback
@@ -15,7 +15,7 @@ def _hint(error, trace):
 
 
 def install():
-    """Have errors that end the program say more."""
+    """Add hints to errors that end the program."""
     show = sys.excepthook
 
     def show_with_hint(kind, error, trace):

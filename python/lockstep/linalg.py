@@ -1,7 +1,7 @@
 """Norms, inverses, and determinants, under the names of torch.linalg.
 
-Inverses, determinants, and factors are computed in float64 by elimination, one matrix after the other, with the same
-bits on every processor; they are for matrices of some hundred rows. The matrices [.., n, n] may be a batch.
+Inverses, determinants, and factors are computed in float64 by elimination, one matrix after another, with the same bits
+on every processor; they suit matrices of a few hundred rows. The matrices [.., n, n] may be a batch.
 """
 
 import math
@@ -33,7 +33,7 @@ def __getattr__(name):
 
 
 def _constant(value, x):
-    """Return value, whose gradient for x, which broadcasts to it, is 0: PyTorch's constant functions have one."""
+    """Return value with a gradient of 0 for x, which broadcasts to it: PyTorch's constant functions have one."""
     return _core.where(_core.ones_like(value, dtype=_core._bool), value, x) if x.requires_grad else value
 
 
@@ -59,7 +59,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         return x.abs().sum(axes, keepdim)
     if ord == 2:
         return x.norm(2, axes, keepdim)
-    # Where an element, or the norm, is 0, so is its derivative, as in PyTorch.
+    # If an element, or the norm, is 0, so is its derivative, as in PyTorch.
     is_zero = x == 0
     powers = _core.where(is_zero, _core.ones_like(x), x.abs()) ** ord
     if ord > 0:
@@ -107,7 +107,7 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
 
 
 def multi_dot(tensors):
-    """Return the product of matrices; the first and the last may be vectors. The order follows from the sizes."""
+    """Return the product of matrices; the first and the last may be vectors. The sizes decide the order of products."""
     tensors = list(tensors)
     if len(tensors) < 2:
         raise RuntimeError("linalg.multi_dot: expected at least two tensors")
@@ -134,7 +134,7 @@ def multi_dot(tensors):
 
 
 def matrix_power(A, n):
-    """Return the product of n times A; for a negative n, of the inverse."""
+    """Return the n-th power of A; for a negative n, that of the inverse."""
     if n < 0:
         return matrix_power(inv(A), -n)
     result, power = None, A
@@ -150,12 +150,12 @@ def matrix_power(A, n):
 
 
 def vecdot(x, y, *, dim=-1):
-    """Return the product of vectors along an axis."""
+    """Return the dot product of vectors along an axis."""
     return (x * y).sum(dim)
 
 
 def cross(input, other, *, dim=-1):
-    """Return the product of vectors of three elements that is orthogonal to both."""
+    """Return the cross product of vectors with three elements."""
     if input.size(dim) != 3 or other.size(dim) != 3:
         raise RuntimeError(f"linalg.cross: {list(input.shape)} and {list(other.shape)}, expected 3 elements along axis "
                            f"{dim}")
@@ -168,7 +168,7 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
     return _diagonal(A, offset, dim1, dim2)
 
 
-# ---- Elimination. Values come without a history; what follows them adds 0, whose gradient is the right one.
+# ---- Elimination. Values come without a history; the code after them adds 0 with the right gradient.
 
 
 def _square(name, A):
@@ -183,7 +183,7 @@ def _identity_like(A):
 
 
 def _each(function, *batches):
-    """Return the results of function(matrices of float64), one of each batch, stacked."""
+    """Return the results of function(matrices in float64), called for one matrix of each batch, stacked."""
     A = batches[0]
     n = math.prod(A.shape[:-2])
     with no_grad():
@@ -197,7 +197,7 @@ def _each(function, *batches):
 
 
 def _eliminated(name, a):
-    """Return the inverse, the sign of the determinant, and the logarithm of its size, by elimination with pivots."""
+    """Return the inverse, the sign of the determinant, and the logarithm of its magnitude, by pivoted elimination."""
     n = a.size(0)
     rows = _core.cat([a, _core.eye(n, dtype=a.dtype)], 1)
     sign, log = 1.0, 0.0
@@ -226,7 +226,7 @@ def _eliminated(name, a):
 def inv(A):
     """Return the inverse. Raises LinAlgError for a singular matrix."""
     x, = _each(lambda m: (_eliminated("inv", m)[0],), _square("inv", A))
-    # The step of Newton's method from x has the derivative of the inverse: -x dA x.
+    # A step of Newton's method from x has the derivative of the inverse: -x dA x.
     return x if not A.requires_grad else x + x.matmul(_without_value(-A)).matmul(x)
 
 
@@ -260,7 +260,7 @@ def solve(A, B, *, left=True):
 
 
 def slogdet(A):
-    """Return the sign of the determinant, and the logarithm of its size."""
+    """Return the sign of the determinant, and the logarithm of its magnitude."""
     def parts(m):
         x, sign, log = _eliminated(None, m)
         x = _core.full_like(m, math.nan) if x is None else x
@@ -276,7 +276,7 @@ def slogdet(A):
 
 
 def det(A):
-    """Return the determinant. Its gradient needs matrices that are not singular."""
+    """Return the determinant. Its gradient needs nonsingular matrices."""
     sign, log = slogdet(A)
     return sign * log.exp()
 
@@ -305,7 +305,7 @@ def cholesky(A, *, upper=False):
 
 
 def _logdet(A):
-    """Return the logarithm of the determinant; nan where it is negative."""
+    """Return the logarithm of the determinant; nan if it is negative."""
     sign, log = slogdet(A)
     return _core.where(sign < 0, _core.full_like(log, math.nan), log)
 

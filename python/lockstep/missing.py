@@ -1,4 +1,4 @@
-"""Names that PyTorch has and Lockstep deliberately has not, with what to use instead."""
+"""Names that PyTorch has and Lockstep deliberately lacks, with replacements."""
 
 _INSTEAD = {
     "jit": "models run as they are; export_onnx() writes one for other programs",

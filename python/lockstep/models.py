@@ -18,7 +18,7 @@ def _is_plain(module, kind):
 
 
 def _normalized(norm, relu, x, residual=None):
-    """relu(norm(x) + residual), in one pass where the layers are the library's."""
+    """relu(norm(x) + residual), in one pass if the layers are the library's."""
     if _is_plain(norm, nn.BatchNorm2d) and _is_plain(relu, nn.ReLU):
         return norm.forward_fused(x, residual, True)
     y = norm(x)

@@ -26,11 +26,11 @@ class ProcessException(_core.Error):
 
 
 class ProcessRaisedException(ProcessException):
-    """It raised an exception, whose traceback is in the message."""
+    """The process raised an exception, whose traceback is in the message."""
 
 
 class ProcessExitedException(ProcessException):
-    """It ended with an exit code, or by a signal."""
+    """The process ended with an exit code, or by a signal."""
 
     def __init__(self, message, error_index, error_pid, exit_code, signal_name=None):
         super().__init__(message, error_index, error_pid)
@@ -78,13 +78,13 @@ class ProcessContext:
         self._deadline = None
 
     def pids(self):
-        """Return the processes' numbers."""
+        """Return the process ids."""
         return [p.pid for p in self.processes]
 
     def join(self, timeout=None):
-        """Wait for the processes. Return whether all have ended; raise the failure of the first that failed.
+        """Wait for the processes. Return whether all have ended; raise the failure of the first one that failed.
 
-        After a failure the others have five seconds to report theirs, and then they are ended.
+        After a failure the other processes have five seconds to report theirs before they are killed.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self._running:
@@ -93,7 +93,7 @@ class ProcessContext:
                 if end is not None:
                     left = max(0.0, end - time.monotonic())
                     wait = left if wait is None else min(wait, left)
-            # A signal's handler runs between the slices.
+            # Waits in slices, because a signal's handler runs between them.
             connection.wait([p.sentinel for p in self._running.values()], 1.0 if wait is None else min(wait, 1.0))
             for rank, process in list(self._running.items()):
                 if not process.is_alive():
@@ -110,7 +110,7 @@ class ProcessContext:
             raise self._failure
         return True
 
-    # The first failure counts, but not that of a rank that only lost another one.
+    # Records the first failure, except that of a rank that only lost another rank.
     def _note(self, rank, process):
         try:
             consequence, text = self._errors[rank].recv()
@@ -191,12 +191,12 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """As spawn()."""
+    """Do what spawn() does."""
     return spawn(fn, args, nprocs, join, daemon, start_method)
 
 
 def set_start_method(method, force=False):
-    """Only "spawn": a fork would lose the engine's threads."""
+    """Accept only "spawn", because a fork would lose the engine's threads."""
     if method != "spawn":
         raise ValueError(f"set_start_method: {method!r}, expected 'spawn': a fork would lose the engine's threads")
     _python.set_start_method(method, force)

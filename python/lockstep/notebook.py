@@ -25,7 +25,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _img(pixels: Tensor, scale: int) -> str:
-    """Shares of 255, [channels, height, width], as an element img. NaN is 0."""
+    """Return an img element for fractions of 255, [channels, height, width]. NaN becomes 0."""
     shares = _core.where(pixels.isnan(), 0.0, pixels.clamp(0, 1))
     file = base64.b64encode(_internal.encode_png((255 * shares).round().to(_core.uint8))).decode()
     return (f"<img style='image-rendering:pixelated;margin-right:4px' width='{scale * pixels.size(2)}' "
@@ -33,7 +33,7 @@ def _img(pixels: Tensor, scale: int) -> str:
 
 
 def _heat(shares: Tensor) -> Tensor:
-    """From blue over white to red; gray for NaN."""
+    """Return colors from blue over white to red; gray for NaN."""
     x = shares.clamp(0, 1)
     cold = _core.stack([0.23 + 1.54 * x, 0.3 + 1.4 * x, 0.75 + 0.5 * x])
     warm = _core.stack([1.294 - 0.588 * x, 1.7 - 1.4 * x, 1.77 - 1.54 * x])
@@ -41,7 +41,7 @@ def _heat(shares: Tensor) -> Tensor:
 
 
 def _is_pictures(x: Tensor) -> bool:
-    """[C, H, W] or [N, C, H, W] of one or three channels."""
+    """Return whether x is [C, H, W] or [N, C, H, W] with one or three channels."""
     return x.dim() in (3, 4) and x.size(-3) in (1, 3) and x.size(-1) >= 8 and x.size(-2) >= 8
 
 
@@ -61,7 +61,7 @@ def _heat_map(x: Tensor, low: float, high: float) -> str:
 
 
 def tensor_html(x: Tensor) -> str:
-    """A tensor's shape, type, and place, statistics of its finite elements, and a picture. Waits for its elements."""
+    """Return a tensor's shape, type, and device, statistics of its finite elements, and a picture. Waits for them."""
     x = x.detach()
     title = f"<b>tensor</b> {list(x.shape)} {str(x.dtype).removeprefix('torch.')} on {x.device}"
     if x.numel() == 0:
@@ -122,7 +122,7 @@ def summary(model: typing.Any, *inputs: typing.Any) -> Summary:
 
 
 def module_html(model: typing.Any) -> str:
-    """The modules of a model, and how many parameters each has of its own. Does not call the model."""
+    """Return the modules of a model, and the number of parameters that each has itself. Does not call the model."""
     rows, total = [], 0
     for name, module in model.named_modules():
         try:
@@ -136,7 +136,7 @@ def module_html(model: typing.Any) -> str:
 
 
 class Picture:
-    """A picture that notebooks show: the text of an SVG file."""
+    """A picture that notebooks show: an SVG text."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
@@ -150,9 +150,9 @@ class Picture:
 
 
 def plot(curves: dict[str, typing.Any], title: str = "", x: str = "epoch") -> Picture:
-    """Curves by name: a list of values, which are those at 1, 2, ..., or of pairs (x, value).
+    """Return curves by name: lists of values at x = 1, 2, ..., or of pairs (x, value).
 
-    A dict of dicts makes a panel of each.
+    A dict of dicts has a panel for each inner dict.
     """
     panels = list(curves.values()) if all(isinstance(v, dict) for v in curves.values()) else [curves]
 
@@ -166,7 +166,7 @@ def plot(curves: dict[str, typing.Any], title: str = "", x: str = "epoch") -> Pi
 
 
 class Timeline:
-    """Records which task ran where and when. Show it, or write() it for Perfetto.
+    """Records which task ran where and when. Show it in a notebook, or write() it for Perfetto.
 
     >>> with lockstep.Timeline() as timeline:
     ...     step()
@@ -253,8 +253,8 @@ class StepGraph:
     ...     step()
     >>> graph  # in a notebook
 
-    nodes: (device, {name of a task: how many}). edges: (from, to, whether `to` reads what `from` wrote). Of more than
-    90 tasks, those of one name on one device are one node where this makes no circle.
+    nodes: (device, {name of a task: how many}). edges: (from, to, whether `to` reads what `from` wrote). If there are
+    more than 90 tasks, those of one name on one device become one node where this makes no cycle.
     """
 
     def __init__(self) -> None:
@@ -313,7 +313,7 @@ class progress:
     """Loop with a bar: for x, y in lockstep.progress(loader, "epoch 1"): ...
 
     A terminal shows one line, a notebook one box; a pipe or a file gets a line for each tenth. set_postfix(loss=...)
-    adds values.
+    adds values to it.
     """
 
     def __init__(self, iterable: typing.Iterable[typing.Any], desc: str = "", total: int | None = None,
@@ -329,7 +329,7 @@ class progress:
         self._display: typing.Any = None
 
     def set_postfix(self, **values: typing.Any) -> None:
-        """Show these values behind the bar: numbers with four digits, or text."""
+        """Show these values after the bar: numbers with four digits, or text."""
         self._values = "".join(f", {name} {value:.4g}" if isinstance(value, (int, float)) else f", {name} {value}"
                                for name, value in values.items())
 

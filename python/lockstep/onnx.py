@@ -11,8 +11,8 @@ def export(model, args, f, export_params=True, verbose=False, input_names=None, 
            do_constant_folding=True, dynamic_axes=None):
     """Write what model(*args) computes in evaluation mode as an ONNX file of opset 17.
 
-    f: a path, or a file that is open for writing bytes. dynamic_axes may name axis 0 of inputs and outputs, the batch,
-    whose extent is that of the example otherwise.
+    f: a path, or a file that is open for writing bytes. dynamic_axes may name only axis 0 of inputs and outputs, the
+    batch. Without it, the file has the example's batch size.
     """
     if not export_params:
         raise _core.Error("onnx.export: export_params=False, expected True: the file has the weights")

@@ -1,4 +1,4 @@
-"""Functions of sorted elements, and of those that are not nan, with PyTorch's names."""
+"""Functions that sort elements, or that skip nan, with PyTorch's names."""
 
 import math
 
@@ -28,7 +28,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     n = ordered.size(-1)
     results = []
     for number, share in enumerate(shares):
-        # In the type of the elements, as the position in PyTorch.
+        # Computes in the type of the elements, as PyTorch does for the position.
         place = (_core.tensor(share, dtype=input.dtype) * (n - 1)).item()
         low, high = math.floor(place), math.ceil(place)
         weight = {"linear": place - low, "lower": 0.0, "higher": 1.0, "midpoint": 0.5,
@@ -55,7 +55,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
     if input.dim() == 0:
         return _Kthvalue(input.clone(), _core.zeros_like(input, dtype=_core.int64, requires_grad=False))
     values, indices = input.sort(dim)
-    # Tensors of their own, not views of all sorted elements.
+    # Copies, so that the results are not views of all sorted elements.
     parts = (t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in (values, indices))
     return _Kthvalue(*(t.clone() for t in parts))
 
@@ -86,7 +86,7 @@ def nanmean(input, dim=None, keepdim=False):
 
 
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None):
-    """Return where each number fits into the sorted last axis: before equal elements, or behind them with right."""
+    """Return where each number fits into the sorted last axis: before equal elements, or after them with right."""
     if side not in (None, "left", "right"):
         raise RuntimeError(f"searchsorted: side='{side}', expected 'left' or 'right'")
     right = right or side == "right"
@@ -100,7 +100,7 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
 
 
 def _places(sequence, x, right):
-    """Return where the elements of x fit into the last axis, by halving, in the memory of a few tensors like x."""
+    """Return where the elements of x fit into the last axis, by bisection, with the memory of a few tensors like x."""
     n = sequence.size(-1)
     low = _core.zeros_like(x, dtype=_core.int64, requires_grad=False)
     high = low + n
@@ -125,7 +125,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Return which elements are among test_elements."""
-    # A number has no type of its own, and one without axes none beside axes.
+    # The type of a number does not count, and neither does that of a tensor without axes beside one with axes.
     if not isinstance(test_elements, _core.Tensor) or test_elements.dim() == 0:
         found = elements == test_elements
     elif not isinstance(elements, _core.Tensor) or elements.dim() == 0:

@@ -1,4 +1,4 @@
-"""How tensors print: as PyTorch's do, without grad_fn. Those of more than 1,000 elements show each axis's edges."""
+"""Prints tensors as PyTorch does, without grad_fn. Above 1,000 elements, prints only the edges of each axis."""
 
 import math
 
@@ -16,7 +16,7 @@ _PROFILES = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4,
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
-    """Choose digits, the number of elements from which a print shows edges, their extent, and the width of a line.
+    """Choose digits, the number of elements above which only edges print, the width of the edges, and that of a line.
 
     profile: "default", "short", or "full". sci_mode: whether numbers have exponents; None lets the elements decide.
     """
@@ -65,7 +65,7 @@ class _Format:
 
 
 def _edges(x):
-    """Keep the elements that show."""
+    """Return the elements that are printed."""
     for axis in range(x.dim()):
         if x.size(axis) > 2 * _options.edgeitems:
             last = x.narrow(axis, x.size(axis) - _options.edgeitems, _options.edgeitems)
@@ -82,7 +82,7 @@ def _flat(items):
 
 
 def _nested(items, shape, indent, form):
-    """Text of nested lists, of which those of a summary lack the middle of the axes in `shape`."""
+    """Return nested lists as text; in a summary, the middle of the axes in `shape` is left out."""
     cut = shape[0] > len(items)
     if len(shape) == 1:
         texts = [form(item) for item in items]
@@ -98,13 +98,13 @@ def _nested(items, shape, indent, form):
 
 
 def _shows_device(x):
-    """Return whether the device says more than that there is one."""
+    """Return whether the text must name the device."""
     return x.device.type != "cpu" or (x.device.index is not None and not _internal.is_cut(x)
                                       and len(_core.devices()) > 1)
 
 
 def text_of(x):
-    """Return the elements as nested brackets, then what is not the default. Waits."""
+    """Return the elements as nested brackets, followed by what is not the default. Waits for the elements."""
     suffixes = [f"device='{x.device}'"] if _shows_device(x) else []
     shape = tuple(x.shape)
     if x.numel() == 0:

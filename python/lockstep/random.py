@@ -1,4 +1,4 @@
-"""The state of the program's random numbers, as torch.random: a seed, and how much has been drawn by it."""
+"""The state of the program's random numbers, as torch.random: a seed, and counts of draws."""
 
 import contextlib
 import struct
@@ -22,13 +22,13 @@ def seed():
 
 
 def get_rng_state():
-    """Return the state of this thread's random numbers as bytes: of draws, dropout, and initial values."""
+    """Return the state of this thread's random numbers as bytes: for draws, dropout, and initial values."""
     words = _internal.random_state()
     return _core.tensor(list(struct.pack(f"<{len(words)}Q", *words)), dtype=_core.uint8)
 
 
 def set_rng_state(new_state):
-    """Go back to a state of get_rng_state(): the same numbers follow."""
+    """Go back to a state of get_rng_state(), so that the same numbers follow."""
     data = bytes(new_state.tolist()) if isinstance(new_state, _core.Tensor) and new_state.dim() == 1 else b""
     if len(data) < 24 or len(data) % 8:
         raise TypeError("set_rng_state: expected a result of get_rng_state()")
@@ -37,7 +37,7 @@ def set_rng_state(new_state):
 
 @contextlib.contextmanager
 def fork_rng(devices=None, enabled=True):
-    """Inside `with fork_rng()`, draws and manual_seed() do not change what is drawn after it."""
+    """Inside `with fork_rng()`, draws and manual_seed() do not change what is drawn after the `with` statement."""
     if not enabled:
         yield
         return

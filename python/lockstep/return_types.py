@@ -1,4 +1,4 @@
-"""Results of several tensors: named tuples, which print as PyTorch's do."""
+"""Results with several tensors: named tuples, which print as in PyTorch."""
 
 import collections
 

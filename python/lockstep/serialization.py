@@ -66,7 +66,7 @@ def _describe(value, path, tensors):
 
 
 def _restore(structure, tensors):
-    """Return the object. Takes its tensors: save() names none twice, and a name for many would be memory for many."""
+    """Return the object. Pops its tensors: save() uses each name once, and reuse could make a small file huge."""
     (kind, value), = structure.items()
     if kind == "tensor":
         return tensors.pop(value)
@@ -115,7 +115,7 @@ def load(f, map_location=None, *, weights_only=True):
 
 
 def _load(data, origin, head, move):
-    # The first 8 bytes of a safetensors file are a number, which may look like the beginning of others.
+    # The first 8 bytes of a safetensors file are a number, which may look like the beginning of another format.
     is_safetensors = head[8:] == b"{"
     if head[:2] == b"PK" and not is_safetensors:
         if data is not None:

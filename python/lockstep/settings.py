@@ -1,4 +1,4 @@
-"""Settings of PyTorch's programs that need no library: compile, threads, the default device.
+"""Settings of PyTorch that Python alone implements: compile, threads, the default device.
 
 >>> import lockstep as torch
 >>> torch.get_default_device()
@@ -15,7 +15,7 @@ _said = False
 
 
 def compile(model=None, **options):  # noqa: A001
-    """Return the model as it is, and say so once: the library's operations are compiled already."""
+    """Return the model unchanged, and say so once: the library's operations are compiled already."""
     global _said
     if not _said:
         _said = True
@@ -25,12 +25,12 @@ def compile(model=None, **options):  # noqa: A001
 
 
 def get_num_threads() -> int:
-    """Return the number of cores that the devices share, or what set_num_threads() was given."""
+    """Return the number of cores that the devices share, or the argument of set_num_threads()."""
     return _threads or len(os.sched_getaffinity(0))
 
 
 def set_num_threads(number: int) -> None:
-    """Do nothing: all cores work, and results do not depend on their number. LOCKSTEP_DEVICES and taskset choose."""
+    """Do nothing: all cores work, and results do not depend on them. LOCKSTEP_DEVICES and taskset choose cores."""
     global _threads
     if not isinstance(number, int) or number < 1:
         raise _core.Error(f"set_num_threads: {number!r}, expected a whole number of at least 1")
@@ -38,7 +38,7 @@ def set_num_threads(number: int) -> None:
 
 
 def get_default_device():
-    """Return where new tensors are: host memory."""
+    """Return "cpu": new tensors are in host memory."""
     return _core.device("cpu")
 
 

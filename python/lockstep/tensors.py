@@ -1,4 +1,4 @@
-"""What Tensor has beside the methods of _core: how it prints, copies, and pickles."""
+"""Additions to the methods of _core.Tensor: how tensors print, copy, and pickle."""
 
 from . import _core
 from .printing import text_of

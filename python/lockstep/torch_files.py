@@ -1,7 +1,7 @@
 """Files of torch.save(): a zip archive with a pickle, data.pkl, and the bytes of each storage.
 
-The few opcodes of such pickles are interpreted here, so that a file runs no code, and its time and memory stay in
-proportion to its size: what an archive unpacks to, and what its tensors take together, is limited.
+The few opcodes of such pickles are interpreted here, so that a file runs no code. Time and memory are proportional to
+the file's size: both the unpacked size of the archive and the total size of its tensors are limited.
 """
 
 import collections
@@ -14,17 +14,17 @@ import zipfile
 from . import _core
 from ._core import internal as _internal
 
-# At most this many bytes of the pickle, which takes time, for each byte of the archive, beyond so many. torch.save()
-# compresses nothing.
+# Limits the bytes of the pickle, which take time, to this many for each byte of the archive, or to a fixed minimum.
+# torch.save() does not compress.
 _MOST_PICKLED, _SMALL_PICKLE = 8, 1 << 20
-# At most this many bytes of tensors for each byte of their storages, of which several tensors may be parts, beyond so
-# many.
+# Limits the bytes of tensors to this many for each byte of their storages, which several tensors may share, or to a
+# fixed minimum.
 _MOST_SHARED, _SMALL = 16, 1 << 24
 
 _MOST_AXES = 64
 
 _MARK = object()
-# Storages: the element's type, its name in safetensors, and its bytes.
+# Storages: the name of the element's type in safetensors, and its bytes.
 _STORAGES = {"FloatStorage": ("F32", 4), "DoubleStorage": ("F64", 8), "HalfStorage": ("F16", 2),
              "BFloat16Storage": ("BF16", 2), "LongStorage": ("I64", 8), "IntStorage": ("I32", 4),
              "ShortStorage": ("I16", 2), "CharStorage": ("I8", 1), "ByteStorage": ("U8", 1),
@@ -39,14 +39,14 @@ class _Global:
 
 
 class _Storage:
-    """What a tensor is a part of."""
+    """The storage that tensors are parts of."""
 
     def __init__(self, dtype, width, key):
         self.dtype, self.width, self.key = dtype, width, key
 
 
 def read(file, size, origin, move):
-    """Return the object of an open file of `size` bytes. Each tensor is given to move()."""
+    """Return the object in an open file of `size` bytes, whose tensors are passed through move()."""
     try:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -88,7 +88,7 @@ class _File:
                    "them: loading runs no code from a file. Save a model's state_dict()")
 
     def storage(self, pid):
-        """Return what a persistent id stands for."""
+        """Return the storage that a persistent id stands for."""
         if not (type(pid) is tuple and len(pid) >= 3 and pid[0] == "storage" and type(pid[2]) is str):
             self._fail("is damaged: a storage without a type and a name")
         kind = pid[1]
@@ -105,7 +105,7 @@ class _File:
         return self._storages[key]
 
     def tensor(self, storage, offset, size, stride, requires_grad=False, *_):
-        """Return a tensor of the storage's bytes."""
+        """Return a tensor that views the storage's bytes."""
         if not (isinstance(storage, _Storage) and _is_count(offset) and type(size) is tuple and type(stride) is tuple
                 and len(size) == len(stride) and all(map(_is_count, size)) and all(map(_is_count, stride))):
             self._fail("is damaged: a tensor whose place, shape, or strides are no whole numbers")
@@ -113,7 +113,7 @@ class _File:
         if len(size) > _MOST_AXES:
             self._fail(f"has a tensor of {len(size)} axes, expected at most {_MOST_AXES}")
         count = math.prod(size)
-        # The axes in the order of memory: a transposed matrix has others.
+        # Sorts the axes by their order in memory, which differs for a transposed matrix.
         order = sorted((axis for axis in range(len(size)) if size[axis] != 1), key=lambda axis: -stride[axis])
         if count and any(stride[axis] != math.prod(size[a] for a in order[i + 1:]) for i, axis in enumerate(order)):
             self._fail(f"has a tensor with strides {stride} of shape {size}, expected a contiguous one")
@@ -138,7 +138,7 @@ class _File:
         return made.requires_grad_() if requires_grad is True and made.is_floating_point() else made
 
     def call(self, function, arguments):
-        """Return what a function of the allow-list gives; nothing of Python's own is called."""
+        """Return the result of a function of the allow-list, without calling any function of Python's."""
         name = (function.module, function.name)
         if name == ("torch._utils", "_rebuild_tensor_v2"):
             return self.tensor(*arguments)
@@ -163,7 +163,7 @@ class _File:
 
 
 class _NumberType:
-    """numpy.dtype of a number."""
+    """numpy.dtype of an array's numbers."""
 
     _CODES = {"f8": "d", "f4": "f", "f2": "e", "b1": "?", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q",
               "u4": "I", "u2": "H", "u1": "B"}
@@ -179,7 +179,7 @@ class _NumberType:
 
 
 class _Machine:
-    """The stack of a pickle, and what its opcodes do there."""
+    """The stack of a pickle, and the effects of the opcodes."""
 
     def __init__(self, file):
         self._file, self._stack, self._memo = file, [], {}
@@ -308,12 +308,12 @@ class _Machine:
 
     def _build(self, _):
         state = self._stack.pop()
-        # Others are the attributes of a state_dict, which are the versions of layers.
+        # Other states are the attributes of a state_dict, which are the versions of layers.
         if isinstance(self._stack[-1], _NumberType):
             self._stack[-1].set_state(state)
 
 
-# What a pickle may name, beside storages. None of it is called: _File.call() knows what is meant.
+# Names that a pickle may have, besides storages. None is called: _File.call() does what they mean.
 _KNOWN = {("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"), ("torch", "Size"),
           ("collections", "OrderedDict"), ("collections", "Counter"), ("_codecs", "encode"), ("numpy", "dtype"),
           ("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar")}

@@ -21,32 +21,32 @@ from .utils.data import DataLoader, _Structure
 class Trainer:
     """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
 
-    train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
-    label). Their attributes count as they are when train() begins; the number of examples stays. Options have the
+    train and test are data sets: from lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
+    label). Their attributes are read when train() begins; the number of examples must not change. Options have the
     names and defaults of the C++ class (lockstep/train/trainer.h):
 
-    shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
+    shards, balance: V of the recipe, and the shares of devices: "auto", or a weight for each device.
     record_steps: describe a step once and repeat it, until a callback changes a mode, an option, or an attribute.
     accumulate: the number of micro-batches in a step. drop_last: an epoch leaves out its last batch if it is not full.
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
     schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate
-    in each step, and scales those of groups with their own. Without it, a run has the rate that the program has set
-    last, not one that another Trainer's schedule has left, and callbacks may set param_groups[i]["lr"]. Other options
-    stay during a run.
+    in each step, and scales the rates of groups with their own. Without it, a run uses the rate that the program set
+    last, not one that another Trainer's schedule left, and callbacks may set param_groups[i]["lr"]. Other options must
+    not change during a run.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
     tensorboard: a folder, or {"folder": ..., "histogram_every": ...}. log_file: a line of JSON for each step.
     receipt: a file, or {"file": ..., "every": 100, "sign_key": ...}; audit() checks it.
     report: a folder for report.html, a page about the run, or {"folder": ..., "title": ..., "data": DataSource,
-    "origin": True}; data shows what the model makes of its validation part, origin the command line and the host.
+    "origin": True}; data shows what the model predicts for its validation part, origin the command line and the host.
     metrics_file: a file for Prometheus; each rank has its own.
-    recipe: names and values of what else decides the bits: model, data, loss.
+    recipe: names and values of everything else that decides the bits: model, data, loss.
 
-    on_update(step) is called behind each step, and on_epoch(EpochReport) behind each epoch: what they change, such as
-    a rate, holds for the next step. on_step(StepReport) comes two steps later, because nothing waits for the loss.
+    on_update(step) is called after each step, and on_epoch(EpochReport) after each epoch: their changes, as of a rate,
+    apply to the next step. on_step(StepReport) comes up to two steps later, because nothing waits for the loss.
     """
 
     def __init__(self, model: typing.Any, optimizer: typing.Any, train: typing.Any, test: typing.Any = None, *,
@@ -75,7 +75,7 @@ class Trainer:
         if save_every and save_folder is None:
             raise ValueError(f"Trainer: save_every={save_every} without save_folder")
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
-        self._metrics = options["metrics"]  # for the collector: the engine has copies
+        self._metrics = options["metrics"]  # makes them visible to the collector: the engine has copies
         self._model = model
         self._described = _description(model) if record_steps else None
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
@@ -93,7 +93,7 @@ class Trainer:
         finally:
             self._optimizer._show_rates()
 
-    # The rates of param_groups are those of the run, also in callbacks, where the program may change them.
+    # Shows the run's rates in param_groups, even in callbacks, where the program may change them.
     def _take_options(self) -> None:
         if self._optimizer.engine is not self._engine:
             raise _core.Error("Trainer: the optimizer has begun anew since the Trainer was made, expected a new "
@@ -102,7 +102,7 @@ class Trainer:
             self._described = now
             self._trainer.forget_recording()
 
-    # Callbacks may set others. Without any, the run calls none.
+    # A callback may set others. If none is set, the run calls none.
     def _callback(self, name: str) -> typing.Callable[..., None] | None:
         if self.on_step is self.on_epoch is self.on_update is None:
             return None
@@ -136,9 +136,9 @@ class Trainer:
               on_equal: typing.Callable[[str], typing.Any] | None = None) -> AuditResult:
         """Check a run's receipt: train some of its steps again, on any devices. Raises AuditFailure for a difference.
 
-        Model, optimizer, data, and options are made as for the run, and not used yet. With public_key (PEM), the
+        Make model, optimizer, data, and options as for the run, and do not use them before. With public_key (PEM), the
         receipt must have the signature of this key. run: the folder of the checkpoints, from which steps are reached;
-        otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
+        otherwise from the start. steps: first and last, instead of random ones. on_equal(text) is told what is equal.
         """
         self._take_options()
         _begin_training(self._model)
@@ -153,7 +153,7 @@ class Trainer:
 
     @property
     def recipe(self) -> str:
-        """All that decides the bits, as JSON."""
+        """Everything that decides the bits, as JSON."""
         return self._trainer.recipe()
 
     @property
@@ -162,8 +162,8 @@ class Trainer:
 
 
 def _description(model: typing.Any) -> list[typing.Any]:
-    """Return what decides a model's tasks beside its inputs and weights: gradients that are there, modes, options,
-    hooks of modules, and attributes."""
+    """Return what decides a model's tasks besides its inputs and weights: which gradients exist, modes, options, hooks
+    of modules, and attributes."""
     found: list[typing.Any] = [p.grad is None for p in model.parameters()]
     for module in model.modules():
         found += [id(module), module.training]
@@ -178,7 +178,7 @@ def _description(model: typing.Any) -> list[typing.Any]:
 
 
 def _check_unwrapped(use: str, model: typing.Any) -> None:
-    """Refuse a wrapper for several devices or ranks: `use` itself computes on all of them, or on one."""
+    """Reject a wrapper for several devices or ranks, because `use` itself computes on all of them, or on one."""
     from .nn.parallel import DataParallel, DistributedDataParallel
 
     refused = DataParallel if use in ("evaluate", "export_onnx") else (DataParallel, DistributedDataParallel)
@@ -201,7 +201,7 @@ def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
 
 
 def _in_full(options: dict[str, typing.Any]) -> dict[str, typing.Any]:
-    """Return the options of a Trainer with dicts for those that may be one value."""
+    """Return the options of a Trainer, with dicts instead of single values where both are accepted."""
     names = {"schedule": ("kind", str), "tensorboard": ("folder", (str, os.PathLike)),
              "receipt": ("file", (str, os.PathLike)), "report": ("folder", (str, os.PathLike))}
     return {name: {names[name][0]: value} if name in names and isinstance(value, names[name][1]) else value
@@ -213,9 +213,9 @@ def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metri
              forward: typing.Callable[..., typing.Any] | None = None) -> typing.Any:
     """Measure a model on a data set, or on the examples of a DataLoader's loop, on all of the model's devices.
 
-    Each example counts once. A DataLoader has its sampler, batch_size, and drop_last; one with a collate_fn or a
-    worker_init_fn is refused. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
-    and values.
+    Each example counts once. A DataLoader's sampler, batch_size, and drop_last are used; a collate_fn or a
+    worker_init_fn is an error. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their
+    names and values.
     """
     _check_unwrapped("evaluate", model)
     if isinstance(data, DataLoader):
@@ -227,7 +227,7 @@ def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metri
 class LearningRateCurve:
     """What find_learning_rate() found. A notebook shows the curve.
 
-    points: (rate, loss, smoothed loss) of each step. suggestion: where the loss falls most steeply.
+    points: (rate, loss, smoothed loss) of each step. suggestion: the rate at which the loss falls most steeply.
     """
 
     def __init__(self, points: list[tuple[float, float, float]], suggestion: float, diverged: bool, svg: str) -> None:
@@ -246,7 +246,7 @@ class LearningRateCurve:
 def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.Any, *, first: float = 1e-7,
                        last: float = 1, steps: int = 100, smoothing: float = 0.98, stop_factor: float = 4,
                        **options: typing.Any) -> LearningRateCurve:
-    """Train with rates that rise from `first` to `last` (Smith 2017), and put everything back.
+    """Train with rates that rise from `first` to `last` (Smith 2017), and then restore everything.
 
     Other options are those of Trainer, without those that write files or set the rate.
     """
@@ -264,8 +264,8 @@ def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing
     """Write what model(example) computes in evaluation mode as an ONNX file (opset 17).
 
     example: a tensor with a batch as axis 0, or several, which model(*example) takes; also lists, tuples, and dicts of
-    them, such as (x, (h, c)), whose tensors are inputs one after the other. forward(*example): any function that calls
-    the model, and returns a tensor or several.
+    them, such as (x, (h, c)), whose tensors become inputs in this order. forward(*example): a function that calls the
+    model, and returns a tensor or several.
     """
     _check_unwrapped("export_onnx", model)
     arguments = _Structure(tuple(example) if isinstance(example, (list, tuple)) else (example,))

@@ -8,7 +8,7 @@ template <typename M>
 void add_plain(py::module_& m, const char* name) {
   add_layer<M>(m, name, [] { return std::make_unique<M>(); });
 }
-// `inplace` is an attribute, which calls from Python honor: see writes_input() in module_class.cc.
+// `inplace` is an attribute that calls from Python use: see writes_input() in module_class.cc.
 template <typename M>
 void add_inplace(py::module_& m, const char* name) {
   add_layer<M>(

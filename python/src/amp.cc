@@ -1,4 +1,4 @@
-// What lockstep.amp is made of: the mode of autocast, and the scale of a loss.
+// Base of lockstep.amp: the mode of autocast, and the scale of a loss.
 #include "bindings.h"
 
 namespace lockstep::python {
@@ -8,7 +8,7 @@ void add_amp(py::module_& m) {
   m.def("_set_autocast_dtype", &set_autocast_dtype, "dtype"_a.none(true));
 
   py::class_<LossScaler> scaler(m, "LossScalerEngine", "The scale of a loss, on devices.");
-  // Beside the loss, or on the first device: optimizers copy it to theirs.
+  // The scale is beside the loss, or on the first device if the loss is in host memory. Optimizers copy it to theirs.
   scaler.def(py::init([](const Tensor& loss, double initial_scale, std::int64_t growth_interval) {
                std::vector<Device> devices = loss.devices();
                if (loss.device().is_host()) devices = {default_runtime().devices()[0]};
@@ -26,7 +26,7 @@ void add_amp(py::module_& m) {
       "current", [](const LossScaler& self) -> Tensor { return self.current(); }, released());
   scaler.def(
       "unscale", [](LossScaler& self, Optimizer& optimizer) { optimizer.unscale(self); }, "optimizer"_a, released());
-  // Now, and not in the next step, so that gradients can be read and changed.
+  // Divides now, not in the next step, so that gradients can be read and changed.
   scaler.def(
       "unscale_now",
       [](LossScaler& self, Optimizer& optimizer) {

@@ -1,4 +1,4 @@
-// What lockstep.autograd is made of.
+// Base of lockstep.autograd.
 #include "bindings.h"
 #include "callbacks.h"
 #include "in_place.h"
@@ -36,7 +36,7 @@ class SavedTensors {
   std::vector<Tensor> tensors_;
 };
 
-// A class of Python that derives from Function.
+// A Function whose class is written in Python.
 class PythonFunction : public ProgramFunction {
  public:
   PythonFunction(std::string name, const py::object& forward, const py::object& backward, const py::object& context,
@@ -82,7 +82,7 @@ class PythonFunction : public ProgramFunction {
     Device device;
   };
 
-  // As PyTorch takes it: summed to the input's shape, in its type.
+  // Returns the gradient as PyTorch takes it: summed to the input's shape, in its type, on its device.
   Tensor fitted(Tensor g, const Input& of, std::size_t i) const {
     if (!g.defined()) return g;
     if (g.shape() != of.shape) {
@@ -101,7 +101,7 @@ class PythonFunction : public ProgramFunction {
   }
 
   std::string name_;
-  std::optional<Held> forward_;  // until it has run
+  std::optional<Held> forward_;  // empty after it has run
   Held backward_, context_;
   std::vector<Input> inputs_;
 };
@@ -110,7 +110,7 @@ class PythonFunction : public ProgramFunction {
 struct GradFn {
   std::shared_ptr<GradMeta> at;
 
-  // AccumulateGrad, MatmulBackward0; of a class of Python its name, SquareBackward.
+  // Returns AccumulateGrad, MatmulBackward0, or, for a class of Python, its name: SquareBackward.
   std::string name() const {
     if (!at->node) return "AccumulateGrad";
     std::string name;

@@ -1,5 +1,5 @@
-// Functions of the program that the library calls, from any thread. What they return in a wrong type is a TypeError
-// that names the function.
+// Functions of the program that the library calls, from any thread. If one returns a wrong type, a TypeError names the
+// function.
 //
 //   options.loss = function_of<Tensor(const Tensor&, const Tensor&)>("loss", object);  // empty for None
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace lockstep::python {
 
-// repr(object), of which a message shows the beginning.
+// Returns the beginning of repr(object), for a message.
 std::string short_repr(py::handle object);
 
 inline constexpr const char* words_for(const Tensor*) { return "a tensor"; }
@@ -22,14 +22,14 @@ inline constexpr const char* words_for(const double*) { return "a number"; }
 
 [[noreturn]] void fail_returned(const std::string& name, py::handle result, const char* expected);
 
-// What the function `name` has returned. With the lock.
+// Returns the result of the function `name` as a T. Call it with the lock.
 template <typename T>
 T returned_as(const std::string& name, py::handle result, const char* expected = words_for(static_cast<T*>(nullptr))) {
   try {
     return result.cast<T>();
   } catch (const py::cast_error&) {
     fail_returned(name, result, expected);
-  } catch (const py::reference_cast_error&) {  // of None
+  } catch (const py::reference_cast_error&) {  // T does not take None
     fail_returned(name, result, expected);
   }
 }
@@ -59,7 +59,7 @@ std::function<Signature> function_of(std::string name, const py::object& object)
   return FunctionOf<Signature>{std::move(name), Held(object)};
 }
 
-// A hook that is registered until it is removed.
+// A registered hook, until it is removed.
 struct RemovableHandle {
   std::function<void()> remove;
   void remove_hook() {
@@ -67,7 +67,7 @@ struct RemovableHandle {
   }
 };
 
-// A hook of a gradient, from any thread. None becomes an undefined tensor.
+// Wraps a hook of a gradient, to call from any thread. None becomes an undefined tensor.
 std::function<Tensor(const Tensor& gradient)> gradient_hook(const py::function& hook);
 
 }  // namespace lockstep::python

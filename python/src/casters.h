@@ -1,4 +1,4 @@
-// How arguments of Python become small values of the library, and back: Shape (an int or a sequence of ints; Python
+// Converts arguments of Python to small values of the library, and back: Shape (an int or a sequence of ints; Python
 // gets lockstep.Size), Dims (None, an int, or a sequence of ints), Device (a name such as "cpu:1", or a
 // lockstep.device).
 #pragma once
@@ -13,25 +13,25 @@
 
 namespace lockstep::python {
 
-// Reads one int or a sequence of ints. False: `source` is something else. An int that does not fit is an OverflowError.
+// Reads an int or a sequence of ints. Returns false for other objects. An int that does not fit is an OverflowError.
 bool read_ints(pybind11::handle source, std::vector<std::int64_t>& ints);
-// A lockstep.Size with these extents.
+// Returns a lockstep.Size with these extents.
 pybind11::object size_object(const Shape& shape);
 // Reads a name or a lockstep.device, and finds the device in the default Runtime, which it makes if there is none.
-// Throws for a name of no device. False: `source` is something else.
+// Throws if no device has the name. Returns false for other objects.
 bool read_device(pybind11::handle source, Device& device);
-// Where a tensor goes: "cpu" without a number means host memory, too, where a tensor stays if it is there.
+// The target of a move. "cpu" without an index also means host memory: a tensor that is there stays there.
 struct Place {
   Device device;
   bool or_host = false;
   bool has(Device at) const { return at == device || (or_host && at.is_host()); }
 };
 bool read_place(pybind11::handle source, Place& place);
-// A lockstep.device.
+// Returns a lockstep.device.
 pybind11::object device_object(Device device);
 
-// Throws if `self`, an object of a bound class, is one whose __init__() has not run: pybind11 would give its methods
-// memory that nobody constructed.
+// Throws if the __init__() of `self`, an object of a bound class, has not run, because pybind11 would pass its methods
+// memory that was never constructed.
 void check_constructed(pybind11::handle self);
 template <typename T>
 void check_if_constructed(pybind11::handle source) {

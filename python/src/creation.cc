@@ -1,5 +1,5 @@
-// Functions that create tensors, with PyTorch's arguments: sizes one by one or as one sequence, dtype, device,
-// requires_grad.
+// Functions that create tensors, with PyTorch's arguments: sizes as several arguments or as one sequence, dtype,
+// device, requires_grad.
 #include "creation.h"
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace lockstep::python {
 namespace {
 
-// zeros(2, 3), zeros((2, 3)), zeros([2, 3]), zeros(size=(2, 3)).
+// Returns the shape of zeros(2, 3), zeros((2, 3)), zeros([2, 3]), or zeros(size=(2, 3)).
 Shape shape_of(const py::args& sizes, const py::object& size) {
   if (!size.is_none()) return size.cast<Shape>();
   if (sizes.size() == 1) return py::object(sizes[0]).cast<Shape>();
@@ -49,7 +49,7 @@ void def_random(py::module_& m, const char* name, const F& f, const char* doc) {
       "requires_grad"_a = false, doc);
 }
 
-// Like x, or with another type or on another device.
+// Defines a function of x whose result is like x, or with another type or on another device.
 template <typename F>
 void def_like(py::module_& m, const char* name, const F& f) {
   m.def(
@@ -71,7 +71,7 @@ Tensor full_of(const Shape& shape, const Scalar& value, std::optional<DType> dty
 Tensor arange_of_numbers(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
                          Device device) {
   if (dtype == DType::i64) {
-    // As in PyTorch, fractions are cut first.
+    // Truncates fractions first, as PyTorch does.
     const auto cut = [](const Scalar& number) -> Scalar {
       if (number.is_whole()) return number;
       const Scalar whole = std::trunc(number.to<double>());

@@ -1,15 +1,15 @@
-// Values of Python as tensors.
+// Converts values of Python to tensors.
 #pragma once
 
 #include "bindings.h"
 
 namespace lockstep::python {
 
-// Numbers, nested lists or tuples of numbers or tensors, or an array, in host memory. `copied`: an array is copied, a
-// tensor too; otherwise memory is shared where that is possible.
+// Makes a tensor in host memory from numbers, nested lists or tuples of numbers or tensors, or an array. `copied`: an
+// array or a tensor is copied; otherwise memory is shared if possible.
 Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied);
 
-// The key of the next draw from a lockstep.Generator. None: undefined, for the stream of manual_seed().
+// Returns the key of the next draw from a lockstep.Generator. None: nothing, which means the stream of manual_seed().
 std::optional<RandomKey> next_key_of(const py::object& generator);
 
 }  // namespace lockstep::python

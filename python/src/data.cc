@@ -26,8 +26,8 @@ class PythonDataset : public Dataset {
         examples_(py::module_::import("lockstep.utils.data").attr("_Examples")(object)) {}
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index, RandomKey key) const override { return get(index, key, false); }
-  // Of a pass over all examples, such as that of a receipt: random transforms have a key that depends on the index
-  // alone, so that each pass finds the same.
+  // Used by a pass over all examples, such as that of a receipt: random transforms have a key that depends on the index
+  // alone, so that each pass gets the same examples.
   Example get(std::int64_t index) const override {
     return get(index, random_key(0, {hash_name("example"), static_cast<std::uint64_t>(index)}), true);
   }
@@ -45,7 +45,7 @@ class PythonDataset : public Dataset {
   Held examples_;
 };
 
-// Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.
+// Pictures u8 [n, channels, height, width], which are returned as f32 in [0, 1], with labels.
 class BytePictures : public TensorDataset {
  public:
   using TensorDataset::get, TensorDataset::TensorDataset;
@@ -83,7 +83,7 @@ class BatchLoop {
       : splitter_(std::move(splitter)), loader_(std::move(data), with(std::move(options), std::move(order))) {
     loader_.set_epoch(epoch);
   }
-  // The workers may wait for the interpreter lock.
+  // Releases the interpreter lock, because the workers may wait for it.
   ~BatchLoop() {
     const WithoutLock joining;
     at_.reset();
@@ -91,7 +91,7 @@ class BatchLoop {
   BatchLoop(const BatchLoop&) = delete;
   BatchLoop& operator=(const BatchLoop&) = delete;
 
-  // Threads take turns.
+  // Threads take turns, one at a time.
   std::optional<std::vector<Tensor>> next() {
     const SignalScope scope;
     std::unique_lock turn(mutex_, std::defer_lock);
@@ -118,7 +118,7 @@ class BatchLoop {
   std::optional<DataLoader::Iterator> at_;
 };
 
-// Keys of random draws depend on no thread's luck: a worker must not draw from the program's random state.
+// Keys of random draws must not depend on the thread: a worker must not draw from the program's random state.
 struct WorkerScope {
   std::optional<KeyedScope> scope;
 };
@@ -217,8 +217,8 @@ void add_datasets(py::module_& m) {
   });
 }
 
-// What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws
-// of each shard in this step.
+// Returns what decides the next draws of this thread: the seed, the step, the number of parameters that have initial
+// values by the seed, and the number of draws of each shard in this step.
 std::vector<std::uint64_t> random_state() {
   RandomState& random = current_random("get_rng_state");
   random.settle_steps();

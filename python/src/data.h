@@ -1,4 +1,4 @@
-// Data sets of Python as the library's: what DataLoader, Trainer, and evaluate take.
+// Converts data sets of Python to those of the library, for DataLoader, Trainer, and evaluate.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace lockstep::python {
 
-// The C++ data set of an object of lockstep.datasets or lockstep.utils.data as it is now, if it has one; otherwise a
-// data set that calls the object's __len__ and __getitem__ (or __getitems__), whose items are tensors, arrays, numbers,
-// or tuples, lists, or dicts of them: the parts of an example, in their order. Call it with the interpreter lock.
+// Returns the current C++ data set of an object of lockstep.datasets or lockstep.utils.data, if it has one; otherwise a
+// data set that calls the object's __len__ and __getitem__ (or __getitems__). Their items are tensors, arrays, numbers,
+// or tuples, lists, or dicts of them: the parts of an example, in order. Call it with the interpreter lock.
 std::shared_ptr<const Dataset> as_dataset(py::handle object);
 
-// While it lives, random transforms of this thread have the key of this example, or of this batch.
+// While it exists, random transforms of this thread use the key of this example, or of this batch.
 class ExampleScope {
  public:
   explicit ExampleScope(RandomKey key);
@@ -27,8 +27,8 @@ class ExampleScope {
 };
 void add_transforms(py::module_& m);
 
-// For a data set of Python whose loop is ending: from now on (or not any more) it throws instead of making an example,
-// so that threads that make batches end soon. Other data sets are left alone.
+// For a data set of Python whose loop is ending: if `stop`, it throws instead of making an example, so that threads
+// that make batches end soon; if not, it makes examples again. Does nothing for other data sets.
 void stop_examples(const Dataset* dataset, bool stop);
 
 }  // namespace lockstep::python

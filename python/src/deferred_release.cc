@@ -9,7 +9,7 @@
 namespace lockstep::python {
 namespace {
 
-// Never destroyed: tensors may outlive static objects.
+// Never destroyed, because tensors may outlive static objects.
 struct Waiting {
   std::mutex mutex;
   std::vector<std::function<void()>> releases;
@@ -37,7 +37,7 @@ void release_later(std::function<void()> release) {
     const std::lock_guard lock(waiting().mutex);
     waiting().releases.push_back(std::move(release));
   }
-  // If the interpreter's own list is full, those before it empty ours.
+  // If the interpreter's own list is full, the calls in it that are ours empty our list.
   Py_AddPendingCall(
       [](void*) {
         release_now();

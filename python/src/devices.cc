@@ -10,7 +10,7 @@
 namespace lockstep::python {
 namespace {
 
-// lockstep.device: a name, which is found among the devices where it is used.
+// lockstep.device: a name, which is looked up among the devices when it is used.
 struct DeviceName {
   std::string type = "cpu";
   std::optional<int> index;
@@ -41,7 +41,7 @@ Device find_device(const DeviceName& wanted) {
   fail("device: there is no '{}', expected one of: {}", wanted.str(), names);
 }
 
-// Device i of the program. A rank of a job calls its own device by its number on this host.
+// Returns device i of the program. A rank of a job uses the index of its own device on this host.
 Device numbered_device(long number) {
   const std::vector<Device> all = devices();
   const auto job = find_job(all);

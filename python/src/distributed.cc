@@ -31,7 +31,7 @@ std::unique_ptr<Job> make_job(const std::string& backend, int rank, int world_si
   return std::make_unique<Job>(std::move(options));
 }
 
-// A copy in host memory that a collective reads and writes. Without the interpreter lock.
+// Returns a copy in host memory that a collective reads and writes. Call it without the interpreter lock.
 Tensor host_copy(const Tensor& x) {
   const NoGradGuard no_grad;
   Tensor copy = Tensor::host(x.shape(), x.dtype());
@@ -40,7 +40,7 @@ Tensor host_copy(const Tensor& x) {
   return copy;
 }
 
-// `self` is x's object in Python: what it is a view of sees the write, too. With the interpreter lock.
+// Writes the copy to x. `self` is x's object in Python: its base, if it is a view, sees the write, too. Needs the lock.
 void write_to(py::handle self, const Tensor& x, const Tensor& copy) {
   {
     const WithoutLock writing;
@@ -53,7 +53,7 @@ void write_to(py::handle self, const Tensor& x, const Tensor& copy) {
 
 CommBuffer buffer(const Tensor& x) { return {x->view().data, static_cast<std::size_t>(x.numel()), x.dtype()}; }
 
-// Waits, until a signal ends the wait: the operation then keeps the memory. With the interpreter lock.
+// Waits; if a signal ends the wait, the operation keeps the memory. Call it with the interpreter lock.
 void finish(const Work& work, std::vector<Tensor> held) {
   interruptible([work, held = std::move(held)] { work.wait(); });
 }
@@ -128,7 +128,7 @@ void add_distributed(py::module_& package) {
   package.def("weights_sha256", &weights_sha256, "module"_a, released(),
               "SHA-256 over all parameters and floating-point buffers, by name. Waits.");
 
-  // For multiprocessing.spawn().
+  // Used by multiprocessing.spawn().
   py::class_<TcpStoreServer>(m, "StoreServer")
       .def(py::init([](const std::string& secret) {
              return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.secret = secret});

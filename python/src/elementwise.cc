@@ -1,4 +1,4 @@
-// Functions of each element: arithmetic, comparisons, masks.
+// Functions that compute each element: arithmetic, comparisons, masks.
 #include <cmath>
 #include <limits>
 
@@ -15,7 +15,7 @@ namespace {
 using Unary = Tensor (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Operand&);
 
-// For functions of which the library has only those of floating numbers.
+// For functions that the library has only for floating types.
 template <Tensor (*f)(const Tensor&)>
 Tensor of_any(const Tensor& x) {
   return f(counted(x));
@@ -29,7 +29,7 @@ Tensor with_alpha(const Tensor& a, const Operand& b, const Scalar& alpha, Binary
   return f(a, {.tensor = mul(b.tensor, {.tensor = {}, .number = alpha}), .number = {}});
 }
 
-// The bounds are tensors or numbers; of whole tensors, fractions round the result to float32 as PyTorch does.
+// The bounds are tensors or numbers. For integer tensors, a float bound rounds the result to float32, as in PyTorch.
 Tensor clamped(const Tensor& input, const std::optional<Operand>& low, const std::optional<Operand>& high) {
   check(low || high, "clamp: no bound, expected min, max, or both");
   Tensor x = input;
@@ -55,7 +55,7 @@ Rounding rounding_of(const std::optional<std::string>& mode) {
   return *mode == "trunc" ? Rounding::trunc : Rounding::floor;
 }
 
-// Random numbers in x's shape and type, where x lies.
+// Returns random elements in x's shape and type, on x's device.
 using Draws = Tensor (*)(const Shape&, const RandomOptions&);
 Tensor drawn(const Tensor& x, Draws draws, const std::optional<RandomKey>& key) {
   if (!key) return draws == static_cast<Draws>(randn) ? randn_like(x.detach()) : rand_like(x.detach());
@@ -71,7 +71,7 @@ Tensor bernoulli_of(const Tensor& x, const std::optional<RandomKey>& key) {
   return where(logical_and(ge(p, 0), le(p, 1)), ones, std::numeric_limits<double>::quiet_NaN());
 }
 
-// The tensor for x[...] = src: x becomes this tensor if a gradient is recorded, and otherwise copies its elements.
+// Returns the tensor for x[...] = src. With a recorded gradient, x becomes this tensor; otherwise x copies it.
 Tensor elements_for(const Tensor& x, const Tensor& src) {
   const Tensor elements = src.to(x.dtype()).expand(x.shape());
   return records_write(x, src.requires_grad()) ? owned(elements, src) : elements;
@@ -237,7 +237,7 @@ void add_elementwise(const FunctionsOf& f) {
         },
         "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
   }
-  // As PyTorch: from the nearer end, so that a weight of 0 or 1 gives that end.
+  // Computes from the nearer end, as PyTorch does, so that a weight of 0 or 1 gives that end.
   const auto lerp = [](const Tensor& x, const Tensor& end, const Operand& weight) {
     const Tensor distance = end - x;
     if (!weight.tensor.defined()) {
@@ -256,7 +256,7 @@ void add_elementwise(const FunctionsOf& f) {
       "end"_a, "weight"_a);
   f.both("outer", outer, "input"_a, "vec2"_a);
 
-  // Writes of values, and of random numbers from manual_seed()'s stream.
+  // In-place functions that write values, or random numbers from the stream of manual_seed().
   f.tensor.def("zero_", [](const py::object& self) {
     return write_in_place("zero_", self, [](const Tensor& x) { return full_like(x.detach(), 0); });
   });

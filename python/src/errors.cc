@@ -1,4 +1,4 @@
-// The library's errors as exceptions: lockstep.Error and what derives from it.
+// Converts the library's errors to exceptions: lockstep.Error and the classes derived from it.
 #include <utility>
 
 #include "bindings.h"
@@ -7,7 +7,7 @@
 namespace lockstep::python {
 namespace {
 
-// What messages name that is called otherwise in Python, or is not there.
+// Words in messages that have another name in Python, or no counterpart.
 constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"set_gradient(), map_gradient(), or register_hook() of the parameter, or map_gradients() of the optimizer",
      "p.grad = t, p.register_hook(f), or nn.utils.clip_grad_norm_()"},
@@ -37,14 +37,14 @@ void throw_in_python(py::handle type, const E& error) {
   PyErr_SetString(type.ptr(), in_python(error.what()).c_str());
 }
 
-// The error that is set names the layer.
+// Marks the current error: it names its layer.
 void mark_layer() {
   py::error_scope set;
   PyErr_NormalizeException(&set.type, &set.value, &set.trace);
   py::setattr(set.value, "_names_layer", py::bool_(true));
 }
 
-// Not destroyed: errors may come while the interpreter ends.
+// Never released, because the library may throw while the interpreter shuts down.
 struct ErrorTypes {
   PyObject *error, *task, *cancelled, *lost, *audit;
 };

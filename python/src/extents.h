@@ -1,5 +1,5 @@
-// Numbers for the axes of a kernel as Python gives them: 3 or (3, 5); sizes of results, where None keeps the input's;
-// and the padding of convolutions, where 'same' and 'valid' are words.
+// Arguments for the axes of a kernel as Python passes them: 3 or (3, 5); sizes of results, where None keeps the size of
+// the input; and the padding of convolutions, which may be 'same' or 'valid'.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,7 +16,7 @@ namespace lockstep::python {
 template <std::size_t N>
 struct Extents {
   std::array<std::int64_t, N> values{};
-  // As the library's options take them.
+  // Returns the values as the library's options take them.
   auto in_options() const {
     if constexpr (N == 1) {
       return values[0];
@@ -31,7 +31,7 @@ struct Extents {
 template <std::size_t N>
 struct ConvPadding : Extents<N> {};
 
-// -1: as the input's.
+// The size of a result. -1: the size of the input.
 template <std::size_t N>
 struct OutputSize {
   std::array<std::int64_t, N> values{};

@@ -1,4 +1,4 @@
-// lockstep.nn.functional: activations, losses, convolutions, pooling, normalization, and what layers are made of.
+// lockstep.nn.functional: activations, losses, convolutions, pooling, normalization, and functions that layers use.
 #include <cmath>
 #include <string>
 
@@ -19,12 +19,12 @@ Reduction reduction_of(const std::string& word) {
                              {{"none", Reduction::none}, {"mean", Reduction::mean}, {"sum", Reduction::sum}});
 }
 
-// The library's losses have shape [1], and PyTorch's none.
+// Returns a loss in PyTorch's shape, without axes; the library's losses have shape [1].
 Tensor loss_of(const Tensor& loss, Reduction reduction) {
   return reduction == Reduction::none ? loss : loss.reshape({});
 }
 
-// Functions of one tensor with PyTorch's `inplace`: f(x), or x, which becomes f(x) as x += y becomes the sum.
+// For functions of one tensor with PyTorch's `inplace`. Returns f(x), or x after a write of f(x) to it.
 template <typename F>
 TensorObject result_of(const char* name, const TensorObject& x, bool inplace, const F& f) {
   if (inplace) return TensorObject(write_in_place(name, x, f));
@@ -278,7 +278,7 @@ void add_losses(py::module_& m) {
       "zero_infinity"_a = false, released(), "log_probs [T, N, C], targets int64 [N, S], lengths int64 [N].");
 }
 
-// f: conv1d, conv2d, or conv3d.
+// Defines a convolution. `f` is conv1d, conv2d, or conv3d.
 template <std::size_t N, typename Options>
 void add_conv(py::module_& m, const char* name,
               Tensor (*f)(const Tensor&, const Tensor&, const Tensor&, const Options&)) {
@@ -438,7 +438,7 @@ void add_windows(py::module_& m) {
                                               {"circular", PadMode::circular}});
         check(in == PadMode::constant || !value, "pad: value is given with mode '{}', expected with 'constant'", mode);
         if (in != PadMode::circular) return pad(x, widths, in, value.value_or(0));
-        // As in PyTorch, what negative widths cut does not come back on the other side.
+        // As in PyTorch, elements that negative widths cut off do not reappear on the other side.
         Tensor kept = x;
         std::vector<std::int64_t> added = widths;
         for (std::size_t i = 0; i + 1 < widths.size() && i / 2 < static_cast<std::size_t>(x.dim()); i += 2) {

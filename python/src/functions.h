@@ -1,4 +1,4 @@
-// How functions of tensors are bound: once, as lockstep.f(x, …), and as x.f(…) where PyTorch has the method.
+// Binds functions of tensors once: as lockstep.f(x, ...), and as x.f(...) if PyTorch has the method.
 //
 //   const FunctionsOf f{m, tensor};
 //   f.both("softmax", [](const Tensor& input, int dim) { return softmax(input, dim); }, "input"_a, "dim"_a = -1);
@@ -24,13 +24,13 @@ struct FunctionsOf {
   void method(const char* name, F&& f, const Extra&... extra) const {
     tensor.def(name, std::forward<F>(f), extra..., released());
   }
-  // The first argument is the tensor, "input"_a. The method is the function itself.
+  // Binds a function and a method, which are the same object. The first argument is the tensor, "input"_a.
   template <typename F, typename... Extra>
   void both(const char* name, F&& f, const Extra&... extra) const {
     function(name, std::forward<F>(f), extra...);
     also_method(name);
   }
-  // x.name(…) for a function that is bound already; it may have another name.
+  // Binds x.name(...) to a function that is bound already, under this or another name.
   void also_method(const char* name, const char* function = nullptr) const {
     const py::object bound = m.attr(function == nullptr ? name : function);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(bound.ptr()));
@@ -45,10 +45,10 @@ void add_indexed(const FunctionsOf& f);  // gather, scatter, sort, unique
 void add_network(const FunctionsOf& f);  // activations, convolutions, pools, norms, attention
 void add_losses(const FunctionsOf& f);
 
-// A result over all axes, as PyTorch gives it: without axes.
+// Returns a result over all axes as PyTorch does: without axes.
 inline Tensor scalar(const Tensor& x) { return x.dim() == 1 && x.numel() == 1 ? x.reshape({}) : x; }
 
-// A named tuple of two, such as max's (values, indices). Call it with the interpreter lock.
+// Returns a named tuple of two tensors, such as (values, indices) of max. Call it with the interpreter lock.
 py::object named_pair(const char* name, const char* first, const char* second, const Tensor& a, const Tensor& b);
 
 }  // namespace lockstep::python

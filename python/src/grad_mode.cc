@@ -1,4 +1,4 @@
-// no_grad, enable_grad, set_grad_enabled: lockstep/grad_mode.py makes the context managers of these two functions.
+// Functions from which lockstep/grad_mode.py makes the context managers no_grad, enable_grad, and set_grad_enabled.
 #include "lockstep/autograd/grad_mode.h"
 #include "bindings.h"
 

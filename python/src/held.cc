@@ -12,7 +12,7 @@ thread_local Keeping* innermost = nullptr;
 
 constexpr const char* kKept = "_kept";
 
-// What the collector sees of a cell: one for each.
+// The collector's view of a cell: one object for each cell.
 struct Kept {
   std::shared_ptr<Held::Cell> cell;
 };
@@ -34,7 +34,7 @@ extern "C" int clear_kept(PyObject* self) {
   return 0;
 }
 
-// pybind11's dealloc, of all classes.
+// Returns pybind11's dealloc, which all classes share.
 destructor common_dealloc() {
   return reinterpret_cast<PyTypeObject*>(py::detail::get_internals().instance_base)->tp_dealloc;
 }
@@ -46,7 +46,7 @@ extern "C" void dealloc_untracked(PyObject* self) {
 
 }  // namespace
 
-// Of all copies of a Held.
+// Shared by all copies of a Held.
 struct Held::Reference {
   explicit Reference(py::object object) : cell(std::make_shared<Cell>(Cell{std::move(object)})) {}
   ~Reference() {
@@ -58,7 +58,7 @@ struct Held::Reference {
       } catch (const Error&) {  // the interpreter is ending
       }
     }
-    (void)new std::shared_ptr<Cell>(std::move(cell));  // stays
+    (void)new std::shared_ptr<Cell>(std::move(cell));  // never freed
   }
   Reference(const Reference&) = delete;
   Reference& operator=(const Reference&) = delete;

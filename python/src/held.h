@@ -1,8 +1,8 @@
 // Objects of Python that objects of C++ hold: functions, models, data sets.
 //
-// Python's collector finds cycles by the references between objects of Python. It would not see that of an object of
-// C++ to a function, and a model whose parameter has a hook that refers to the model would live forever. So what is
-// made for an object of Python (`owner`) tells it what it holds:
+// Python's collector finds cycles through references between objects of Python, but not through objects of C++: a model
+// whose parameter has a hook that refers to the model would live forever. So a C++ object that is made for an object of
+// Python (`owner`) tells the owner what it holds:
 //
 //   Keeping keeping;
 //   parameter.register_hook(...Held(function)...);
@@ -18,13 +18,13 @@ namespace lockstep::python {
 
 namespace py = pybind11;
 
-// A reference that any thread may copy and drop. After the interpreter's end the object stays: the memory goes with the
-// process.
+// A reference that any thread may copy and drop. After the interpreter's end the object stays, because the process is
+// about to free all memory.
 class Held {
  public:
-  // With the interpreter lock.
+  // Call it with the interpreter lock.
   explicit Held(py::object object);
-  // With the lock. Throws Error if the collector has taken the object away together with its owner.
+  // Call it with the lock. Throws Error if the collector has destroyed the object together with its owner.
   py::object get() const;
 
   struct Cell {
@@ -36,14 +36,14 @@ class Held {
   std::shared_ptr<Reference> reference_;
 };
 
-// While it lives, it notes what this thread holds anew.
+// While it exists, it records each new Held of this thread.
 class Keeping {
  public:
   Keeping();
   ~Keeping();
   Keeping(const Keeping&) = delete;
   Keeping& operator=(const Keeping&) = delete;
-  // What has been noted belongs to `owner`, an object with a __dict__, which lives as long as what holds it.
+  // Makes `owner` the owner of what was recorded. It must have a __dict__, and live as long as what holds the objects.
   void by(py::handle owner) const;
 
  private:
@@ -52,8 +52,8 @@ class Keeping {
   std::vector<std::shared_ptr<Held::Cell>> noted_;
 };
 
-// def_keeping(c, [](const py::function& f) { return new Thing(f); }, "f"_a): an __init__() whose object owns what the
-// function holds. The class has py::dynamic_attr().
+// def_keeping(c, [](const py::function& f) { return new Thing(f); }, "f"_a): defines an __init__() whose object owns
+// the Held objects that the function makes. The class must have py::dynamic_attr().
 template <typename Class, typename R, typename F, typename... Args, typename... Extra>
 void def_keeping_as(Class& c, F make, R (F::*)(Args...) const, const Extra&... extra) {
   c.def(
@@ -73,8 +73,8 @@ void def_keeping(Class& c, F make, const Extra&... extra) {
 
 void add_held(py::module_& m);
 
-// For all classes that exist. Before pybind11 2.12, the collector sees an object while it is destroyed. Many
-// destructors release the lock, and the collector of another thread would destroy the object once more.
+// Call it after all classes have been added. Before pybind11 2.12, the collector sees an object while it is destroyed.
+// Many destructors release the lock, and the collector of another thread would destroy the object again.
 void untrack_what_is_destroyed();
 
 }  // namespace lockstep::python

@@ -11,7 +11,7 @@ py::object sorted_pair(const char* name, const MaxResult& result) {
   return named_pair(name, "values", "indices", result.values, result.indices);
 }
 
-// result() without the lock, as a named pair.
+// Returns the pair that result() computes without the lock, as a named tuple.
 template <typename F>
 py::object pair_of(const char* name, const F& result) {
   MaxResult both;
@@ -33,7 +33,7 @@ Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value) {
 Tensor close_of(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check(rtol >= 0 && atol >= 0, "isclose: rtol {}, atol {}, expected at least 0", rtol, atol);
   if (!is_floating(a.dtype()) && !is_floating(b.dtype())) {
-    // Neighbors beyond 2^53 are one double.
+    // Compares in int64 first, because integers above 2^53 can share a double.
     const Tensor p = a.to(DType::i64), q = b.to(DType::i64);
     return logical_or(lockstep::eq(p, q), lockstep::le(abs(p - q).to(DType::f64), abs(q).to(DType::f64) * rtol + atol));
   }
@@ -44,7 +44,7 @@ Tensor close_of(const Tensor& a, const Tensor& b, double rtol, double atol, bool
   return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
 }
 
-// Slices compare as in PyTorch, which swaps the axis with the first one.
+// Compares slices as PyTorch does, which swaps the axis with the first one.
 UniqueResult unique_slices(const Tensor& x, int dim) {
   if (x.dim() < 3) return unique(x, dim);
   UniqueResult all = unique(transpose(x, 0, dim), 0);
@@ -144,7 +144,7 @@ void add_indexed(const FunctionsOf& f) {
   f.m.def(
       "sort",
       [](const Tensor& x, int d, bool descending, bool stable) {
-        (void)stable;  // always
+        (void)stable;  // always stable
         return pair_of("sort", [&] { return sort(x, d, descending); });
       },
       input, "dim"_a = -1, "descending"_a = false, "stable"_a = false,
@@ -160,7 +160,7 @@ void add_indexed(const FunctionsOf& f) {
   f.m.def(
       "topk",
       [](const Tensor& x, std::int64_t k, int d, bool largest, bool ordered) {
-        (void)ordered;  // always
+        (void)ordered;  // always sorted
         return pair_of("topk", [&] { return topk(x, k, d, largest); });
       },
       input, "k"_a, "dim"_a = -1, "largest"_a = true, "sorted"_a = true, "(values, indices) of the first k.");
@@ -178,7 +178,7 @@ void add_indexed(const FunctionsOf& f) {
   f.m.def(
       "unique",
       [](const Tensor& x, bool sorted, bool inverse, bool counts, std::optional<int> d) -> py::object {
-        (void)sorted;  // always
+        (void)sorted;  // always sorted
         UniqueResult all;
         {
           const WithoutLock waiting;

@@ -1,4 +1,4 @@
-// x[...] as Python writes it: positions, slices, ..., None, masks, index tensors, lists, tuples, and NumPy's arrays.
+// x[...] as Python writes it: positions, slices, ..., None, masks, index tensors, lists, tuples, and NumPy arrays.
 #include <algorithm>
 
 #include "creation.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Indices = std::vector<TensorIndex>;
 
-// What each index does to PyTorch's strides: the step of a slice, or one of these.
+// The effect of each index on PyTorch's strides: the step of a slice, or one of these values.
 constexpr std::int64_t kPosition = 0, kRest = -1, kNew = -2;
 
 std::optional<std::int64_t> bound(PyObject* bound) {
@@ -25,10 +25,10 @@ std::optional<std::int64_t> bound(PyObject* bound) {
   return value;
 }
 
-// Indices of a list: positions, or truth values.
+// Returns the indices in a list: positions, or bools.
 Tensor index_tensor(py::handle item) {
   const Tensor index = py::isinstance<Tensor>(item) ? item.cast<Tensor>() : tensor_of_data(item, {}, false);
-  // A list of nothing has fractions by default.
+  // An empty list becomes a float tensor by default.
   const bool is_nothing = index.numel() == 0 && !py::isinstance<Tensor>(item) && !is_array(item);
   return is_nothing ? index.to(DType::i64) : index;
 }
@@ -60,18 +60,18 @@ void add_index(py::handle item, Indices& indices) {
   }
 }
 
-// Whether a whole number, or a tensor or an array of one without axes, stands for a position.
+// Returns whether the item is a position: an int, or a tensor or an array that has one int and no axes.
 bool is_position(py::handle item) {
   if (py::isinstance<Tensor>(item)) {
     const auto& x = item.cast<Tensor>();
-    // An exported model takes it from the tensor.
+    // In an exported model, the position must come from the tensor, so this is not a constant.
     return x.dim() == 0 && x.dtype() == DType::i64 && !ForwardTrace::current();
   }
   if (PyIndex_Check(item.ptr()) == 0) return false;
   return !is_array(item) || py::getattr(item, "ndim", py::int_(1)).cast<int>() == 0;
 }
 
-// With a Python int for each position.
+// Returns the item, with a Python int if it is a position.
 py::object plain_item(py::handle item) {
   PyObject* const object = item.ptr();
   if (PyLong_CheckExact(object) || PyBool_Check(object) || PySlice_Check(object) || !is_position(item)) {
@@ -97,7 +97,7 @@ std::int64_t step_of(py::handle item) {
   return item.is_none() ? kNew : kPosition;
 }
 
-// Of a key without tensors.
+// Returns the strides for a key without tensors.
 Strides indexed_strides(py::handle key, const Shape& shape, const Strides& strides) {
   std::vector<std::int64_t> steps;
   if (PyTuple_Check(key.ptr())) {
@@ -134,7 +134,7 @@ Indices indices_of(py::handle key) {
   return indices;
 }
 
-// IndexError outside axis 0: Python's for loop over __getitem__ ends at it.
+// Throws IndexError outside of axis 0, because Python's for loop over __getitem__ ends with it.
 void check_position(const Tensor& x, py::handle key) {
   if (!PyLong_CheckExact(key.ptr())) return;
   const long long position = PyLong_AsLongLong(key.ptr());
@@ -170,7 +170,7 @@ py::object get_item(const py::object& self, const py::object& given) {
     const WithoutLock describing;
     y = read(x);
   }
-  // PyTorch's result of index tensors is no view.
+  // In PyTorch, indexing with tensors never returns a view.
   if (has_tensors(key)) {
     if (shares_memory(x, y)) {  // x[True]
       const WithoutLock describing;

@@ -21,10 +21,10 @@ constexpr auto kPatience = std::chrono::seconds(5);
 std::atomic<Phase> phase{Phase::running};
 std::atomic<unsigned long> leaving_thread{0};
 std::atomic<int> in_python{0};
-thread_local int depth = 0;            // of InPython
+thread_local int depth = 0;            // number of InPython objects of this thread
 thread_local bool is_refused = false;  // a WithLock of this thread threw: it must not return to Python
 
-// Never destroyed: threads may outlive static objects.
+// Never destroyed, because threads may outlive static objects.
 struct Runs {
   std::mutex mutex;
   std::condition_variable changed;
@@ -41,7 +41,7 @@ bool is_leaving_thread() { return PyThread_get_thread_ident() == leaving_thread.
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Python ends a thread by an exception that cannot pass a destructor, and must not be caught: the handler never ends.
+// Python ends a thread by an exception that cannot pass a destructor and must not be caught, so the handler never ends.
 template <typename F>
 void take_or_sleep(F&& take) {
 #ifdef __GLIBCXX__
@@ -96,7 +96,7 @@ WithLock::WithLock() {
 }
 
 WithLock::~WithLock() {
-  // Python is ending this thread, which has no lock any more.
+  // Sleeps, because Python is ending this thread, which can no longer get the lock.
   if (phase == Phase::over && !is_leaving_thread() && interpreter_is_over()) sleep_forever();
 }
 

@@ -1,10 +1,10 @@
 // The interpreter lock, and the end of the interpreter. Threads of this package may live longer than the interpreter:
 // those of the library, and a daemon thread of the program that trains. Python ends a thread that asks for its lock too
-// late, by an unwinding that no C++ destructor survives. So there is an order:
+// late, by unwinding its stack, which C++ destructors do not survive. So the end has an order:
 //
-//   1. At exit, runs (LeavingRun) are asked to stop, and what is in Python may end; both for a bounded time.
+// 1. At exit, runs (LeavingRun) are asked to stop, and threads in Python may end; both for a bounded time.
 //   2. From then on WithLock throws Error, so that the library's threads end as after any failure.
-//   3. A thread that would return to Python sleeps: its caller is gone, and the process ends without it.
+// 3. A thread that would return to Python sleeps, because its caller is gone. The process ends without it.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -18,17 +18,17 @@ namespace lockstep::python {
 
 namespace py = pybind11;
 
-// While it lives, this thread is in Python for the library, and the end of the interpreter waits for it.
+// While it exists, this thread is in Python for the library, and the end of the interpreter waits for it.
 class InPython {
  public:
-  // Throws Error, or with the lock sleeps, if the interpreter is ending and this thread was not in Python before.
+  // If the interpreter is ending and this thread was not in Python before: throws Error, or sleeps if it has the lock.
   InPython();
   ~InPython();
   InPython(const InPython&) = delete;
   InPython& operator=(const InPython&) = delete;
 };
 
-// Takes the lock, also of a thread that Python does not know.
+// Takes the lock, even in a thread that Python does not know.
 class WithLock {
  public:
   WithLock();
@@ -55,7 +55,7 @@ class WithoutLock {
 
 using released = py::call_guard<WithoutLock>;
 
-// While it lives, the end of the interpreter calls `stop`, and waits until it is gone. Make it without the lock.
+// While it exists, the end of the interpreter calls `stop`, and waits for its destructor. Make it without the lock.
 class LeavingRun {
  public:
   explicit LeavingRun(std::function<void()> stop);
@@ -67,12 +67,12 @@ class LeavingRun {
   std::list<std::function<void()>>::iterator at_;
 };
 
-// Whether threads are still in Python after the bounded time: they will not answer, so nobody may wait for them.
+// Whether threads are still in Python after the bounded time. They do not answer, so nobody must wait for them.
 bool left_threads_behind();
-// Whether Python has no lock to give.
+// Whether Python can no longer give its lock.
 bool interpreter_is_over();
 
-// `_leave`, for atexit.
+// Adds `_leave`, for atexit.
 void add_interpreter_lock(py::module_& m);
 
 }  // namespace lockstep::python

@@ -77,7 +77,7 @@ void interruptible(std::function<void()> wait) {
 
 void wait_for(const Tensor& x) {
   if (!x.defined()) return;
-  // Most waits are short: the cost of a thread would show.
+  // Most waits are short, and starting a thread would take longer.
   constexpr auto kShort = std::chrono::microseconds(200);
   const auto begin = std::chrono::steady_clock::now();
   bool ready = is_ready(x);
@@ -96,7 +96,7 @@ SignalScope::SignalScope(std::function<void()> on_signal)
     : scope_([on_signal = std::move(on_signal)] {
         const WithLock lock;
         if (PyErr_CheckSignals() == 0) return;
-        py::error_already_set error;  // takes it, so that on_signal may use Python
+        py::error_already_set error;  // clears the error, so that on_signal may use Python
         if (on_signal) on_signal();
         throw error;
       }) {}

@@ -1,4 +1,4 @@
-// What the files of layers share.
+// Declarations for the files of layers.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ void add_activations(py::module_& m);
 void add_recurrent_layers(py::module_& m);
 void add_models(py::module_& core);
 
-// A layer that one constructor makes.
+// Adds a layer that one constructor makes.
 template <typename M, typename Base = Module, typename Make, typename... Names>
 ModuleClass<M, Base> add_layer(py::module_& m, const char* name, Make make, const Names&... names) {
   ModuleClass<M, Base> c(m, name);

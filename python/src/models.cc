@@ -1,4 +1,4 @@
-// Models that C++ has: lockstep.models. Those of torchvision are in lockstep/models.py.
+// C++ models of lockstep.models. Those of torchvision are in lockstep/models.py.
 #include "layers.h"
 
 namespace lockstep::python {

@@ -23,7 +23,7 @@ PYBIND11_MODULE(_core, m) {
   add_operators(tensor);
   add_indexing(tensor);
   add_functions(m, tensor);
-  // What `import lockstep` has of its own; classes of other modules, such as lockstep.nn, are theirs alone.
+  // The names that `import lockstep` has; classes of other modules, such as lockstep.nn, are only in those modules.
   py::list names;
   for (const auto& [name, value] : m.attr("__dict__").cast<py::dict>()) {
     if (!name.cast<std::string_view>().starts_with('_')) names.append(name);

@@ -1,4 +1,4 @@
-// lockstep.nn.Module: the tree of parameters, buffers, and children, and calls in both directions. The methods that
+// lockstep.nn.Module: the tree of parameters, buffers, and children, and calls between C++ and Python. The methods that
 // need no C++ are in lockstep/nn/module.py.
 #include "module_class.h"
 
@@ -7,7 +7,7 @@
 namespace lockstep::python {
 namespace {
 
-// Kept until the process ends: a static object would be destroyed after the interpreter.
+// Never destroyed, because static objects would be destroyed after the interpreter.
 struct Names {
   py::object forward = py::str("forward"), hooked = py::str("_call_hooked"), dict = py::str("__dict__"),
              inplace = py::str("inplace"), options_changed = py::str("_options_changed");
@@ -16,10 +16,10 @@ struct Names {
 };
 Names* names = nullptr;
 
-// The object of Python for a module that is registered already, or null.
+// Returns the object of Python for a module that already has one, or null.
 py::object find_object(Module& module) { return py::cast(&module, py::return_value_policy::reference); }
 
-// Whether forward() of this class is that of Module, which calls C++.
+// Returns whether the class inherits forward() from the library, which calls C++.
 bool computes_in_library(PyTypeObject* type) {
   PyObject* const key = reinterpret_cast<PyObject*>(type);
   if (PyObject* const known = PyDict_GetItem(names->types, key)) return known == Py_True;
@@ -30,7 +30,7 @@ bool computes_in_library(PyTypeObject* type) {
   return library;
 }
 
-// Whether a class of the program defines this method, which Module has, too.
+// Returns whether a class of the program overrides this method of Module.
 bool overrides(PyTypeObject* type, const char* name) {
   const py::object own = py::handle(reinterpret_cast<PyObject*>(type)).attr(name);
   if (own.is(py::type::of<Module>().attr(name))) return false;
@@ -42,13 +42,13 @@ bool is_tensor(py::handle x) { return py::isinstance<Tensor>(x); }
 
 bool in_host_memory(const Tensor& x) { return x.defined() && x.device().is_host(); }
 
-// Whether it is a layer of the library with inplace=True.
+// Returns whether `self` is a layer of the library with inplace=True.
 bool writes_input(const py::object& self) {
   if (!computes_in_library(Py_TYPE(self.ptr()))) return false;
   return PyDict_GetItem(self.attr(names->dict).ptr(), names->inplace.ptr()) == Py_True;
 }
 
-// What Module::operator() gives forward(): whole tensors in host memory go to the module's device.
+// Returns what Module::operator() gives forward(): whole tensors in host memory go to the module's device.
 py::object placed(Module& module, py::handle x) {
   if (!is_tensor(x)) return py::reinterpret_borrow<py::object>(x);
   const auto& tensor = x.cast<Tensor>();
@@ -62,7 +62,7 @@ py::object placed(Module& module, py::handle x) {
   return py::cast(std::move(moved));
 }
 
-// forward() of Python, with what operator() does around it.
+// Calls forward() of Python, with what operator() does before and after it.
 py::object call_python(Module& module, const py::object& self, const py::tuple& args, const py::dict& kwargs) {
   py::tuple inputs(args.size());
   const bool stays = writes_input(self);
@@ -114,7 +114,7 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   return call_python(module, self, args, kwargs);
 }
 
-// A parameter, buffer, or child that has no attribute of Python yet.
+// Returns a parameter, buffer, or child that has no attribute of Python yet.
 py::object part(const py::object& self, const std::string& name) {
   const auto module = self.cast<std::shared_ptr<Module>>();
   const ModuleTree tree(*module);
@@ -162,8 +162,8 @@ namespace {
 
 traverseproc bound_traverse = nullptr;
 
-// For a class of Python, the interpreter visits the attributes, too, before version 3.13. To visit them twice would
-// hide cycles from the collector.
+// For a class of Python, the interpreter itself visits the attributes before version 3.13. A second visit would hide
+// cycles from the collector.
 extern "C" int traverse_module(PyObject* self, visitproc visit, void* arg) {
   if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, arg);
   Py_VISIT(Py_TYPE(self));
@@ -196,7 +196,7 @@ void check_constructed(py::handle self) {
 }
 
 std::shared_ptr<Module> held_module(const py::object& module) {
-  // The object may be collected with its owner.
+  // Holds the object, which may be collected together with its owner.
   struct Both {
     Held object;
     std::shared_ptr<Module> module;
@@ -208,8 +208,8 @@ std::shared_ptr<Module> held_module(const py::object& module) {
 
 namespace {
 
-// Changes the object's class to one of the library's that its class derives from. Assigning __class__ cannot, because
-// the interpreter compares more than the layout.
+// Changes the object's class to a class of the library from which its class derives. Assigning __class__ cannot do
+// this, because the interpreter compares more than the layout.
 void change_class(const py::object& self, const py::type& cls) {
   auto* const target = reinterpret_cast<PyTypeObject*>(cls.ptr());
   PyTypeObject* const now = Py_TYPE(self.ptr());
@@ -217,7 +217,7 @@ void change_class(const py::object& self, const py::type& cls) {
   const auto* const info = py::detail::get_type_info(target);
   check(fits && info && info->type == target, "module: {} cannot become {}, expected a class that it derives from",
         now->tp_name, target->tp_name);
-  // In a dict of its own, instead of the values that the interpreter lays out by class.
+  // Moves the attributes to a dict of their own, because the interpreter lays out its inline values by class.
   self.attr(names->dict) = py::dict(self.attr(names->dict)).attr("copy")();
   Py_INCREF(target);
   Py_SET_TYPE(self.ptr(), target);
@@ -225,7 +225,7 @@ void change_class(const py::object& self, const py::type& cls) {
   ModuleTree(self.cast<Module&>()).set_kind("");
 }
 
-// Whether a class of Python replaces reset_parameters() of a layer, which PyTorch's constructors call.
+// Returns whether a class of Python overrides reset_parameters() of a layer, which PyTorch's constructors call.
 bool overrides_reset(const py::object& self) {
   const py::object own = py::getattr(py::type::of(self), "reset_parameters", py::none());
   if (own.is_none() || py::hasattr(own, "of_library")) return false;
@@ -249,7 +249,7 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
   PyTypeObject* const type = Py_TYPE(self.ptr());
   const ModuleTree tree(module);
   const auto own = py::reinterpret_borrow<py::object>(self);
-  // Of a class of Python, not one that is bound here.
+  // True for a class written in Python, not one that is bound here.
   if (const auto* info = py::detail::get_type_info(type); !info || info->type != type) {
     tree.set_kind(py::handle(reinterpret_cast<PyObject*>(type)).attr("__name__").cast<std::string>());
   }
@@ -264,7 +264,7 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
   for (const auto& [name, value] : arguments) {
     given[name] = value;
     if (tree.find(name) != ModuleTree::Entry::none) continue;
-    // layer.bias is the parameter; of recurrent layers, whether there are such parameters.
+    // layer.bias is the parameter; in recurrent layers it is the option whether there are such parameters.
     const bool no_bias = std::string_view(name) == "bias" && value.is(py::bool_(false));
     attributes[name] = no_bias && dynamic_cast<RecurrentModule*>(&module) == nullptr ? py::none() : value;
   }
@@ -333,7 +333,7 @@ void add_module(py::module_& m) {
     for (const auto& child : ModuleTree(self).children()) all.push_back(child.name);
     return all;
   });
-  // Of a wrapper, whose parts are those of the wrapped model.
+  // Returns the model in a wrapper, whose parts are those of the model.
   module.def("_wrapped", [](const py::object& self) -> py::object {
     const auto wrapper = self.cast<std::shared_ptr<Module>>();
     for (const auto& child : ModuleTree(*wrapper).children())
@@ -353,7 +353,7 @@ void add_module(py::module_& m) {
   module.def("_set_hooked", &set_hooked, "hooked"_a);
   module.def("_set_own_mode", [](Module& self) { set_mode(ModuleTree(self), self); });
   module.def("_become", &change_class, "cls"_a);
-  // A transformer layer computes its attention with the weights, and does not call the module.
+  // A transformer layer computes attention from the weights, and does not call the attention module.
   module.def("_in_transformer_layer", [](Module& self) {
     const Module* const parent = ModuleTree(self).parent();
     return dynamic_cast<const TransformerEncoderLayer*>(parent) != nullptr ||

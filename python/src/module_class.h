@@ -1,4 +1,4 @@
-// How the classes of modules are bound: their constructors, and what C++ needs to call a class of Python.
+// Binds the classes of modules: their constructors, and what C++ needs to call a class of Python.
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@ namespace lockstep::python {
 template <typename M, typename Base = Module>
 using ModuleClass = py::class_<M, Base, std::shared_ptr<M>>;
 
-// The object of Python for a module below `parent`, whose memory the module may be part of.
+// Returns the object of Python for a module below `parent`. The module may be in the parent's memory.
 py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<Module>& parent);
-// For objects of C++ that keep a model: a pointer that keeps its object of Python, too, as forward() may be written
-// there.
+// Returns a pointer that also keeps the model's object of Python alive, because its forward() may be written there. For
+// objects of C++ that keep a model.
 std::shared_ptr<Module> held_module(const py::object& module);
 
-// The end of every constructor: tells the library the name of a class of Python, and its forward(); sets the arguments
-// as attributes, as PyTorch's layers do; honors device and dtype.
+// Ends every constructor: tells the library the name and the forward() of a class of Python; sets the arguments as
+// attributes, as PyTorch's layers do; applies device and dtype.
 using Arguments = std::vector<std::pair<const char*, py::object>>;
 void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
                    const py::object& dtype);
@@ -38,8 +38,8 @@ py::object object_of(const T& argument) {
   }
 }
 
-// def_constructor(c, [](int a, bool b) { return Options{…}; }, "a"_a, "b"_a = true): __init__(a, b=True, device=None,
-// dtype=None). The function returns options or an owning pointer.
+// def_constructor(c, [](int a, bool b) { return Options{...}; }, "a"_a, "b"_a = true) defines __init__(a, b=True,
+// device=None, dtype=None). The function must return options or an owning pointer.
 template <typename Class, typename Make, typename R, typename F, typename... Args, typename... Names>
 void def_constructor_as(Class& c, Make make, R (F::*)(Args...) const, const Names&... names) {
   using M = typename Class::type;

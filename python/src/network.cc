@@ -7,16 +7,16 @@
 namespace lockstep::python {
 namespace {
 
-// Products of whole numbers, exact: the library's kernels are those of floating types.
+// Returns exact products of integers, because the library's kernels are for floating types.
 Tensor whole_matmul(const Tensor& a, const Tensor& b) {
-  // Sums of bytes wrap.
+  // Sums of u8 wrap.
   if (a.dtype() == DType::u8) return whole_matmul(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
   check(a.dim() > 0 && b.dim() > 0, "matmul: {} and {}, expected at least one axis", a, b);
   const Tensor x = a.dim() == 1 ? unsqueeze(a, 0) : a;
   const Tensor y = b.dim() == 1 ? unsqueeze(b, -1) : b;
   const std::int64_t n = x.size(x.dim() - 2), k = x.size(x.dim() - 1), m = y.size(y.dim() - 1);
   check(k == y.size(y.dim() - 2), "matmul: {} and {}, expected as many columns as rows", a, b);
-  // One sum of products where they take little memory.
+  // Sums all products in one operation if they take little memory.
   const std::int64_t products = std::max(x.numel() * m, y.numel() * n);
   Tensor result;
   if (k == 0 ||
@@ -45,7 +45,7 @@ void add_network(const FunctionsOf& f) {
   struct Product {
     const char* name;
     Tensor (*f)(const Tensor&, const Tensor&);
-    int axes, other_axes;  // 0: any
+    int axes, other_axes;  // expected number of axes; 0: any
     const char* other;
   };
   for (const Product& product :

@@ -23,7 +23,7 @@ constexpr const char* kCopied = "the tensor is a copy where PyTorch has a view: 
 struct BufferType {
   enum Kind { whole, natural, floating } kind = whole;
   std::size_t bytes = 0;
-  std::optional<DType> dtype;  // of equal elements
+  std::optional<DType> dtype;  // for elements of the same type
 };
 
 BufferType type_of(const Py_buffer& buffer) {
@@ -68,7 +68,7 @@ std::int64_t whole_number(const char* from, const BufferType& type) {
   return value;
 }
 
-// The elements in plain order.
+// Copies the elements in plain order.
 void copy_elements(const Py_buffer& buffer, const BufferType& type, char* to) {
   const int axes = buffer.ndim;
   std::vector<Py_ssize_t> at(static_cast<std::size_t>(axes));
@@ -114,7 +114,7 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
   const bool plain = PyBuffer_IsContiguous(&view, 'C') != 0;
   const bool aligned = reinterpret_cast<std::uintptr_t>(view.buf) % static_cast<std::uintptr_t>(view.itemsize) == 0;
   if (!copied && type.dtype && plain && aligned && view.len > 0) {
-    // The array itself is kept, not its buffer: NumPy's arrays stay where they are.
+    // Keeps the array itself, not its buffer, because NumPy arrays do not move.
     PyObject* const keep = PyMemoryView_FromObject(source.ptr());
     if (keep == nullptr) throw py::error_already_set();
     const Tensor shared = from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
@@ -135,13 +135,13 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
   return result;
 }
 
-// What numpy.asarray() reads; it lives as long as the array.
+// Memory that numpy.asarray() reads; it lives as long as the array.
 struct ArrayMemory {
   Tensor tensor;
   bool read_only = false;
 };
 
-// Another library gets the memory of x, which is in host memory: it may write it at once, and later on.
+// Prepares the memory of x, which is in host memory, for another library, which may write it now or later.
 void show_to_others(const Tensor& x) {
   const WithoutLock waiting;
   Storage& memory = *x->array().storage();
@@ -162,7 +162,7 @@ const char* typestr(DType dtype) {
   throw py::type_error("numpy: NumPy has no bfloat16, expected another type: to(lockstep.float32)");
 }
 
-// `is_copy`: of another tensor, which would not see a write.
+// `is_copy`: x is a copy of another tensor, which would not see a write.
 py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   check(x.defined(), "numpy: undefined tensor");
   check(force || !(x.requires_grad() && grad_enabled()),
@@ -174,7 +174,7 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   ArrayMemory memory{.tensor = x.detach()};
   const bool has_replicas = x->parts.size() > 1;
   if (!x.device().is_host() || has_replicas || x.layout() != Layout::plain) {
-    // Tasks that come write a device's memory at any time, and nobody would see a write, or one replica alone.
+    // Copies: later tasks may write a device's memory at any time, and a write to the array would be lost.
     const WithoutLock waiting;
     const Tensor host = memory.tensor.to_host().contiguous();
     memory = {.tensor = has_replicas ? clone(host) : host, .read_only = true};
@@ -186,7 +186,7 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   py::dict interface;
   interface["shape"] = py::tuple(size_object(x.shape()));
   interface["typestr"] = type;
-  // NumPy refuses a null address, also of no elements.
+  // NumPy rejects a null address, even for an empty array.
   static const double nothing = 0;
   const void* const data = x.numel() > 0 ? array.view().data : &nothing;
   interface["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(data), memory.read_only);
@@ -200,7 +200,7 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
 constexpr const char *kCapsule = "dltensor", *kVersioned = "dltensor_versioned", *kUsed = "used_dltensor",
                      *kUsedVersioned = "used_dltensor_versioned";
 
-// from_dlpack(), whose memory is released with the interpreter lock: NumPy's deleter takes it.
+// Implements from_dlpack(). Releases the memory with the interpreter lock, because NumPy's deleter needs it.
 template <typename Managed>
 Tensor received(Managed* theirs) {
   auto ours = std::make_unique<Managed>(*theirs);
@@ -285,7 +285,7 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "__dlpack__",
       [](const Tensor& tensor, const py::object&, const py::object& max_version, const py::object&, const py::object&) {
         wait_for(tensor);
-        // Of a CPU device's memory a copy, as numpy() does.
+        // Copies the memory of a CPU device, as numpy() does.
         const Tensor x =
             tensor.device().kind() == DeviceKind::cpu && !tensor.device().is_host() ? tensor.to_host() : tensor;
         if (x.device().is_host()) show_to_others(x);

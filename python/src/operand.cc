@@ -23,7 +23,7 @@ bool read_number(py::handle handle, Scalar& number) {
     return true;
   }
   if (PyLong_Check(source)) return read_whole(source, number);
-  // NumPy's scalars. What has a length, such as an array or a tensor, is no number.
+  // Accepts NumPy's scalars. An object with a length, such as an array or a tensor, is not a number.
   const PyTypeObject* const type = Py_TYPE(source);
   if (type->tp_as_number == nullptr ||
       (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr)) {

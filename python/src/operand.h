@@ -1,5 +1,5 @@
-// Arguments that are a tensor or a number, and PyTorch's rules for numbers: a whole number takes the tensor's type, a
-// fraction makes whole tensors float32. Truth values beside a whole number count in int64.
+// Arguments that are a tensor or a number, and PyTorch's rules for numbers: an int takes the tensor's type, a float
+// makes integer tensors float32. A bool tensor with an int computes in int64.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,10 +9,10 @@
 
 namespace lockstep::python {
 
-// Whether it is an array of NumPy, whatever its number of axes.
+// Whether it is an array of NumPy, with any number of axes.
 bool is_numpy_array(pybind11::handle source);
 Tensor tensor_of_array(pybind11::handle source, bool copied);  // numpy.h
-// False: `source` is no number. An int that does not fit is an OverflowError.
+// Returns false if `source` is not a number. An int that does not fit is an OverflowError.
 bool read_number(pybind11::handle source, Scalar& number);
 
 struct Operand {
@@ -20,12 +20,12 @@ struct Operand {
   Scalar number;
 };
 
-// x in the type in which it meets this number.
+// Returns x in the type in which it is combined with this number.
 Tensor beside_number(const Tensor& x, const Scalar& number);
-// A tensor without axes, where x lies: int64 for a whole number, bool for a bool, x's type or float32 for another
-// one.
+// Returns a tensor without axes on the device of x: int64 for an int, bool for a bool; otherwise in x's type or
+// float32.
 Tensor as_tensor_beside(const Tensor& x, const Scalar& number);
-// Truth values as int64. Other tensors stay as they are.
+// Returns bools as int64, and other tensors unchanged.
 Tensor counted(const Tensor& x);
 
 }  // namespace lockstep::python

@@ -6,7 +6,7 @@
 namespace lockstep::python {
 namespace {
 
-// f(a, b), where f takes a tensor or a number as its second operand.
+// Returns f(a, b), where f takes a tensor or a number as its second operand.
 template <typename F>
 Tensor arithmetic(const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) {
@@ -15,7 +15,7 @@ Tensor arithmetic(const Tensor& a, const Operand& b, const F& f) {
   return f(beside_number(a, b.number), b.number);
 }
 
-// f(b, a) for a number b.
+// Returns f(b, a) for a number b.
 template <typename F>
 Tensor reflected(const Tensor& a, const Scalar& b, const F& f) {
   return f(b, beside_number(a, b));
@@ -27,7 +27,7 @@ Tensor compared(const Tensor& a, const Operand& b, const F& f) {
   return f(b.number.is_whole() ? a : beside_number(a, b.number), b.number);
 }
 
-// &, |, ^: logical of truth values, bit by bit of whole numbers.
+// Returns &, |, or ^: logical for bools, bitwise for integers.
 template <typename F>
 Tensor of_bits(const char* what, const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) return f(a, b.tensor);
@@ -126,7 +126,7 @@ void add_operators(TensorClass& tensor) {
                                   Named{"__rxor__", mask_xor}}) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
-  // With a number, or an array of NumPy, on the left.
+  // Operators with a number, or a NumPy array, on the left.
   using Of = Tensor (*)(const Tensor&, const Scalar&);
   struct Reflected {
     const char* symbol;

@@ -1,4 +1,4 @@
-// Operators of a tensor and a tensor or a number: see operand.h for the types.
+// Operators between a tensor and a tensor or a number: see operand.h for the types.
 #pragma once
 
 #include "operand.h"
@@ -12,7 +12,7 @@ Tensor true_divide(const Tensor& a, const Operand& b);
 Tensor floor_divide(const Tensor& a, const Operand& b);
 Tensor divide(const Tensor& a, const Operand& b, Rounding rounding);
 Tensor remainder(const Tensor& a, const Operand& b);
-// A whole number to a whole power is whole.
+// An integer to an integer power is an integer.
 Tensor power(const Tensor& a, const Operand& b);
 Tensor power_of(const Scalar& a, const Tensor& b);
 Tensor eq(const Tensor& a, const Operand& b);
@@ -21,14 +21,14 @@ Tensor lt(const Tensor& a, const Operand& b);
 Tensor le(const Tensor& a, const Operand& b);
 Tensor gt(const Tensor& a, const Operand& b);
 Tensor ge(const Tensor& a, const Operand& b);
-// ~x of a mask, or all bits of whole numbers.
+// Returns ~x: of a mask, or of all bits of integers.
 Tensor inverted_bits(const Tensor& x);
 Tensor mask_and(const Tensor& a, const Operand& b);
 Tensor mask_or(const Tensor& a, const Operand& b);
 Tensor mask_xor(const Tensor& a, const Operand& b);
-// matmul(a, b), also of whole numbers.
+// Returns matmul(a, b), also for integers.
 Tensor matrix_product(const Tensor& a, const Tensor& b);
-// condition ? a : b.
+// Returns condition ? a : b.
 Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b);
 
 }  // namespace lockstep::python

@@ -1,4 +1,4 @@
-// What lockstep.optim is made of. The classes with PyTorch's arguments are in lockstep/optim/.
+// Base of lockstep.optim. The classes with PyTorch's arguments are in lockstep/optim/.
 #include "optimizers.h"
 
 #include <map>
@@ -24,7 +24,7 @@ OptimizerOptions of_rule(const NamedNumbers& options) {
   return rest;
 }
 
-// Groups have rates of their own beside one above 0.
+// Returns the optimizer's rate: the first one above 0. Groups with rates of their own need one above 0: else 1.
 double rate_of(const std::vector<Group>& all) {
   double lr = 0;
   for (const auto& [parameters, options] : all)
@@ -32,7 +32,7 @@ double rate_of(const std::vector<Group>& all) {
   return lr == 0 && all.size() > 1 ? 1 : lr;
 }
 
-// The optimizer's options are those of group 0.
+// Sets only the rate and the weight decay that differ from the optimizer's.
 ParameterGroup group_of(const Group& group, double lr, double weight_decay) {
   const auto& [parameters, options] = group;
   const auto own = [](double value, double usual) { return value == usual ? std::nullopt : std::optional(value); };
@@ -41,7 +41,7 @@ ParameterGroup group_of(const Group& group, double lr, double weight_decay) {
           .weight_decay = own(options.at("weight_decay"), weight_decay)};
 }
 
-// `plain`: the constructor's options with the defaults of the rule.
+// `plain`: options of the constructor with the rule's defaults.
 template <typename M, typename PlainOptions>
 std::unique_ptr<M> made(const std::vector<Group>& all, PlainOptions plain) {
   check(!all.empty(), "optimizer: no groups");
@@ -63,7 +63,7 @@ template <typename M, typename PlainOptions>
 void add_optimizer(py::module_& m, const char* name, const PlainOptions& plain) {
   py::class_<M, Optimizer> c(m, name);
   c.def(py::init([plain](const std::vector<Group>& groups) { return made<M>(groups, plain); }), "groups"_a);
-  // Throws where the constructor and set_options() would.
+  // Throws if the constructor or set_options() would.
   c.def_static(
       "check",
       [plain](const NamedNumbers& options) {
@@ -139,7 +139,7 @@ void add_optimizers(py::module_& m) {
             }),
             "parameters"_a, "lr"_a, "max_iter"_a, "max_eval"_a, "tolerance_grad"_a, "tolerance_change"_a,
             "history_size"_a, "line_search_fn"_a);
-  // Returns what the closure returned first.
+  // Returns the first result of the closure.
   lbfgs.def("step", [](LBFGS& self, const py::function& closure) {
     py::object first;
     const auto call = [&closure, &first] {

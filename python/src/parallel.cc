@@ -1,4 +1,4 @@
-// Several devices: batches cut into shards, the wrapper of a model that keeps its names, and DistributedDataParallel.
+// Several devices: batches cut into shards, a wrapper of a model that keeps its names, and DistributedDataParallel.
 #include <memory>
 #include <utility>
 
@@ -10,8 +10,8 @@
 namespace lockstep::python {
 namespace {
 
-// A module with the parameters, names, and mode of another: DataParallel, DistributedDataParallel. Its forward() is in
-// Python.
+// A module with the parameters, names, and mode of another module: DataParallel, DistributedDataParallel. Its forward()
+// is in Python.
 class ModelWrapper : public Module {
  public:
   explicit ModelWrapper(std::shared_ptr<Module> module) : module_(std::move(module)) { pass_on(*module_); }
@@ -26,14 +26,14 @@ SplitOptions split_options(int shards, std::vector<double> weights) {
   return {.shards = shards, .balance = {.weights = std::move(weights)}};
 }
 
-// A DistributedModel, which is alive as long as what holds gradients back for it.
+// A NoSync keeps its DistributedModel alive while it holds gradients back.
 using Distributed = std::shared_ptr<DistributedModel>;
 struct NoSync {
   Distributed model;
   std::unique_ptr<NoSyncGuard> guard;
 };
 
-// A function of Python from tensors to tensors, which outlives the result.
+// Wraps a function of Python from tensors to tensors. `f` must outlive the result.
 auto tensor_function(const char* what, const py::function& f) {
   return [what, &f](std::span<const Tensor> inputs) {
     const WithLock lock;
@@ -59,7 +59,7 @@ void add_parallel(py::module_& package) {
       "gather", [](const Tensor& x, std::optional<Device> device) { return device ? gather(x, *device) : gather(x); },
       "x"_a, "device"_a = py::none(), released(),
       "All rows of a cut tensor, of all ranks, as one whole tensor. Collective. Differentiable.");
-  // Beside torch.gather(x, dim, index).
+  // The overload of torch.gather(x, dim, index) for a cut batch.
   package.def(
       "gather", [](const Tensor& x) { return gather(x); }, "input"_a, released(),
       "All rows of a batch that is cut over devices, as one whole tensor. Collective. Differentiable.");
@@ -81,7 +81,7 @@ void add_parallel(py::module_& package) {
       },
       "module"_a, "devices"_a, released(), "Moves a model to these devices: a replica on each.");
 
-  // Gluon's words.
+  // Functions with Gluon's names.
   m.def(
       "on_device", [](const Tensor& x, Device device) { return x.to(device); }, released());
   m.def(

@@ -15,7 +15,7 @@ PyTypeObject* live_tensor_type = nullptr;
 
 namespace {
 
-// By the parameter, which each keeps alive. Not destroyed: objects of Python may outlive static ones.
+// LiveTensors by their parameter, which each keeps alive. Never destroyed, because Python objects may outlive statics.
 std::unordered_map<const void*, LiveTensor*>& live_tensors() {
   static auto* const all = new std::unordered_map<const void*, LiveTensor*>();
   return *all;
@@ -36,7 +36,7 @@ Device device_of(const LiveTensor& x) {
   return x.parameter.initialized() ? x.parameter.devices()[0] : devices().at(0);
 }
 
-// A parameter of no module is on the program's devices.
+// Places a parameter. If it has no module, it goes to the program's devices.
 void place(const Parameter& p) {
   p.place();
   if (!p.initialized()) p.place_alone(devices());
@@ -151,7 +151,7 @@ void add_parameters(py::module_& m) {
     check(x.parameter.shape().dim() > 0, "len() of a 0-d tensor");
     return x.parameter.shape()[0];
   });
-  // What the functions of nn.Module need.
+  // Used by functions of nn.Module.
   live.def_property_readonly("_made", [](const LiveTensor& x) { return x.parameter.initialized(); });
   live.def(
       "_reset", [](const LiveTensor& x) { x.parameter.reset(); }, released());
@@ -162,7 +162,7 @@ void add_parameters(py::module_& m) {
       "_set", [](const LiveTensor& x, const Tensor& value) { x.parameter.set_data(value); }, "value"_a, released());
   live.def("_begin_with", [](const LiveTensor& x, const LiveTensor& other) {
     const WithoutLock making;
-    // Values follow from the path, which the copy does not share: they must be there.
+    // Values depend on the path, which the copy does not share, so they must exist before the copy.
     other.parameter.place();
     if (!other.parameter.initialized()) return;
     x.parameter.set_default_initializer([copy = clone(other.parameter.host_data())](const Array& to, RandomKey) {
@@ -170,8 +170,8 @@ void add_parameters(py::module_& m) {
       Tensor(to).copy_from(copy);
     });
   });
-  // The memory of the values, without a history: in-place operations change the parameter.
-  // The object of the parameter lives as long as the result, so that it knows who shares the memory.
+  // Returns the memory of the values, without a history, so that in-place operations change the parameter. The
+  // parameter's object lives as long as the result, so that it knows who shares the memory.
   const auto detached = [](const py::object& self) {
     const Tensor x = self.cast<Tensor>();
     bool is_linked = false;

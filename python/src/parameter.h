@@ -1,6 +1,6 @@
-// lockstep.nn.Parameter and buffers: tensors in Python that follow a lockstep::Parameter. Such a tensor is made of the
-// parameter each time that a function takes it, so that the first use places its model, as in C++, and a move of the
-// model changes what it is. The same place brings the copies that stand for PyTorch's views up to date: see views.h.
+// lockstep.nn.Parameter and buffers: tensors in Python that follow a lockstep::Parameter. Such a tensor is made from
+// the parameter each time a function takes it, so that the first use places its model, as in C++, and a move of the
+// model changes the tensor. The same code updates the copies that stand for PyTorch's views: see views.h.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -19,9 +19,9 @@ struct LiveTensor : Tensor {
   ~LiveTensor();
   LiveTensor(const LiveTensor&) = delete;
   LiveTensor& operator=(const LiveTensor&) = delete;
-  // Makes this the parameter's tensor of now.
+  // Makes this the parameter's current tensor.
   void refresh();
-  // A handle of its own, which stays with this parameter when a layer gets another one.
+  // A handle of its own, which refers to this parameter even after a layer gets another one.
   const Parameter parameter;
 };
 struct ParameterTensor : LiveTensor {
@@ -34,18 +34,18 @@ struct BufferTensor : LiveTensor {
 // The class of LiveTensor in Python; null before it exists.
 extern PyTypeObject* live_tensor_type;
 
-// The one object of Python for this parameter or buffer: the same as long as Python refers to it.
+// Returns the one object of Python for this parameter or buffer, which stays the same while Python refers to it.
 pybind11::object parameter_object(const Parameter& parameter);
 pybind11::object buffer_object(const Parameter& buffer);
-// A parameter, or with `trainable` = false a buffer, with these initial values, of no module yet.
+// Returns a parameter, or with `trainable` = false a buffer, with these initial values, outside of any module.
 Parameter parameter_of(const Tensor& values, bool trainable);
 
 }  // namespace lockstep::python
 
 namespace pybind11::detail {
 
-// A function gets a handle of its own: without the lock, another thread may make the object another tensor. Only one
-// that takes a Tensor& gets the object's, and must hold the lock.
+// A function gets a handle of its own, because without the lock another thread may make the object another tensor. A
+// function that takes a Tensor& gets the object's handle and must hold the lock.
 template <>
 struct type_caster<lockstep::Tensor> {
   using Tensor = lockstep::Tensor;
@@ -60,7 +60,7 @@ struct type_caster<lockstep::Tensor> {
     lockstep::python::check_if_constructed<Tensor>(source);
     if (!object_.load(source, convert)) return false;
     if (source.is_none()) return true;
-    // Reading the elements of a view anew releases the lock, and another thread may take the view away.
+    // Updating the elements of a view releases the lock, and another thread may take the view away.
     if (const auto view = lockstep::python::memory_beside(source).view) {
       lockstep::python::follow(object(), *view);
     } else if (lockstep::python::live_tensor_type &&
@@ -93,7 +93,7 @@ struct type_caster<lockstep::Tensor> {
   Tensor handle_;
 };
 
-// As pybind11's own, whose caster of the tensor would have to be its type_caster_base, with references into objects.
+// Like pybind11's own, which would require type_caster_base for the tensor, with references into objects.
 template <>
 struct move_only_holder_caster<lockstep::Tensor, lockstep::python::TensorHolder<lockstep::Tensor>> {
   using Holder = lockstep::python::TensorHolder<lockstep::Tensor>;

@@ -13,7 +13,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// Waits for calls without the interpreter lock, which they may need.
+// Deletes an object without the interpreter lock, because the calls that its destructor waits for may need the lock.
 template <typename T>
 struct EndsWithoutLock {
   void operator()(T* object) const {

@@ -1,4 +1,4 @@
-// Layers with several inputs or outputs: recurrent ones, attention, transformers, bags of embeddings. Their forward()
+// Layers with several inputs or outputs: recurrent layers, attention, transformers, bags of embeddings. Their forward()
 // has PyTorch's arguments and results.
 #include "callbacks.h"
 #include "layers.h"
@@ -27,7 +27,7 @@ ModuleClass<M> add_cell(py::module_& m, const char* name) {
       "input_size"_a, "hidden_size"_a, "bias"_a = true);
 }
 
-// A name, a function of the library, or one of the program.
+// `activation` is a name, a function of the library, or a function of the program.
 std::function<Tensor(const Tensor&)> activation_of(const py::object& activation) {
   const py::object name =
       py::isinstance<py::str>(activation) ? activation : py::getattr(activation, "__name__", py::none());

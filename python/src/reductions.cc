@@ -1,4 +1,4 @@
-// Sums, means, largest elements, and what else has fewer elements than its input.
+// Reductions: sums, means, largest elements, and other functions whose result has fewer elements than the input.
 #include "functions.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace lockstep::python {
 namespace {
 
-// PyTorch's shape: no axes where all have been reduced.
+// Returns the result in PyTorch's shape: without axes if all were reduced.
 Tensor shaped(const Tensor& result, const Tensor& x, const Dims& dims, bool keepdim) {
   const auto reduced = std::distance(dims.begin(), dims.end());
   return !keepdim && (reduced == 0 || reduced == x.dim()) && result.dim() != 0 ? result.reshape({}) : result;
@@ -22,7 +22,7 @@ double order_of(const py::object& p) {
   return p.is_none() ? 2 : p.cast<double>();
 }
 
-// f(x) in the type that a function's argument names. Bytes and truth values are counted in int64.
+// Computes f(x) in `dtype`. Without a dtype, f chooses: sums and products of bool and uint8 are int64.
 template <typename F>
 Tensor in_type(const Tensor& x, std::optional<DType> dtype, const F& f) {
   return dtype ? f(x.to(*dtype)).to(*dtype) : f(x);
@@ -56,7 +56,7 @@ void add_reductions(const FunctionsOf& f) {
       return shaped(in_type(x, t, [&](const Tensor& y) { return reduce(y, d, k); }), x, d, k);
     };
     f.both(name, reduced, input, dim, keepdim, py::kw_only(), dtype);
-    // NumPy's words, which PyTorch also takes.
+    // Overload with NumPy's argument names, which PyTorch also takes.
     f.both(name, reduced, input, "axis"_a = py::none(), "keepdims"_a = false, py::kw_only(), dtype);
   }
   for (const auto& [name, reduce] : {std::pair<const char*, Reduce>{"amax", amax},
@@ -79,7 +79,7 @@ void add_reductions(const FunctionsOf& f) {
         Extreme{"median", median, median, nullptr}}) {
     f.both(
         name, [all_of = all_of](const Tensor& x) { return scalar(all_of(x)); }, input);
-    // Before the axis: a tensor of one whole number is an index, too.
+    // Comes before the overload with an axis, because a tensor of one integer is an index, too.
     if (pairwise != nullptr) {
       f.both(
           name, [pairwise = pairwise](const Tensor& a, const Tensor& b) { return pairwise(a, b); }, input, "other"_a);

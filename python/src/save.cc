@@ -1,4 +1,4 @@
-// Files of tensors: what lockstep.save() and load() are made of.
+// Files of tensors: base of lockstep.save() and load().
 #include <string>
 #include <utility>
 
@@ -28,7 +28,7 @@ Loaded loaded(const SafetensorsFile& file, const std::string& origin) {
 
 void add_save(py::module_& package) {
   py::module_ m = package.def_submodule("internal");
-  // For archives that the interpreter reads.
+  // Used by archives that Python reads.
   m.def("memory_for_file", &memory_for_file, "file_bytes"_a);
   m.def(
       "write_safetensors",

@@ -1,4 +1,4 @@
-// Shapes: views, axes, parts, and joins. What is a view in PyTorch takes and returns Python's tensors: see views.h.
+// Shapes: views, axes, parts, and joins. Functions with views in PyTorch take and return Python's tensors: see views.h.
 #include <algorithm>
 #include <functional>
 
@@ -11,7 +11,7 @@
 namespace lockstep::python {
 namespace {
 
-// f(2, 3), f((2, 3)), f([2, 3]).
+// Returns the arguments of f(2, 3), f((2, 3)), or f([2, 3]).
 template <typename T>
 T all_of(const py::args& numbers) {
   return (numbers.size() == 1 ? py::object(numbers[0]) : py::object(numbers)).cast<T>();
@@ -28,7 +28,7 @@ int axis_of(int dim, int axes) {
 
 std::size_t at(int axis, std::size_t axes) { return static_cast<std::size_t>(axis_of(axis, static_cast<int>(axes))); }
 
-// Views with other extents, but the elements in the same order.
+// Returns a view with other extents, but the elements in the same order.
 template <typename F>
 py::object reshaped(py::handle self, const F& f) {
   const Tensor x = self.cast<Tensor>();
@@ -110,7 +110,7 @@ py::object expanded(py::handle self, const Shape& shape) {
       });
 }
 
-// Elements [start, start + length) of an axis.
+// Writes elements [start, stop) of an axis back.
 WriteBack back_to_slice(int axis, std::int64_t start, std::int64_t stop) {
   return [=](const Tensor& original, const Tensor& elements) {
     std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
@@ -149,7 +149,7 @@ py::object selected(py::handle self, int dim, std::int64_t index) {
       [&](const Strides& strides) { return without(strides, axis); });
 }
 
-// A tuple of views, one after the other along an axis.
+// Returns a tuple of views, one after another along an axis.
 template <typename F>
 py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false) {
   const Tensor x = self.cast<Tensor>();
@@ -181,7 +181,7 @@ py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false)
   return views;
 }
 
-// A view's function and method: f(input, ...).
+// Defines a view as a function and a method: f(input, ...).
 template <typename F, typename... Extra>
 void def_view(const FunctionsOf& f, const char* name, const F& g, const Extra&... extra) {
   f.m.def(name, g, "input"_a, extra...);
@@ -198,7 +198,7 @@ void def_sized(const FunctionsOf& f, const char* name, const char* keyword, cons
 
 using Join = Tensor (*)(std::span<const Tensor>, int);
 
-// In one type; where parts are joined, without those of shape [0], as of tensor([]), beside others of several axes.
+// Casts to one type. If parts are joined, drops those of shape [0], such as tensor([]), beside parts of several axes.
 std::vector<Tensor> joinable(std::vector<Tensor> all, bool drops_nothing) {
   const auto is_nothing = [](const Tensor& x) { return x.dim() == 1 && x.numel() == 0; };
   if (drops_nothing && std::ranges::any_of(all, [](const Tensor& x) { return x.dim() > 1; })) {
@@ -232,7 +232,7 @@ void add_shapes(const FunctionsOf& f) {
     Tensor y;
     {
       const WithoutLock describing;
-      // What a convolution returns is contiguous for PyTorch, in whatever layout it lies.
+      // For PyTorch, the result of a convolution is contiguous, whatever layout it has here.
       y = x.reshape(shape);
     }
     check(reshaped_strides(x.shape(), strides_of(self), y.shape()).has_value(),
@@ -300,7 +300,7 @@ void add_shapes(const FunctionsOf& f) {
       [](const py::object& self, int start, int end) {
         const int axes = self.cast<Tensor>().dim();
         const auto counted = [axes](int axis) { return axis < 0 ? axis + axes : axis; };
-        // Of one axis the tensor itself, as in PyTorch.
+        // Returns the tensor itself for one axis, as PyTorch does.
         if (counted(start) == counted(end) && 0 <= counted(start) && counted(start) < axes) return self;
         return reshaped(self, [&](const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : flatten(x, start, end); });
       },
@@ -320,7 +320,7 @@ void add_shapes(const FunctionsOf& f) {
       [](const py::object& self, const Dims& dims) {
         const Tensor x = self.cast<Tensor>();
         if (!dims.empty()) {
-          // PyTorch leaves axes of other extents.
+          // PyTorch keeps axes of other extents.
           std::vector<int> ones;
           for (const int d : dims)
             if (x.dim() > 0 && x.size(axis_of(d, x.dim())) == 1) ones.push_back(d);

@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Calls f(part) for the parts of `text` between commas outside of brackets and quotes, until the bracket that closes
+// Calls f(part) for the parts of `text` between commas outside of brackets and quotes, up to the bracket that closes
 // the first one.
 template <typename F>
 void for_each_part(std::string_view text, const F& f) {
@@ -69,11 +69,11 @@ std::vector<Argument> arguments_of(std::string_view signature) {
 namespace {
 
 using Call = PyObject* (*)(PyObject*, PyObject*, PyObject*);
-Call dispatch = nullptr;  // pybind11's
+Call dispatch = nullptr;  // pybind11's function
 
 bool is_variadic(const Argument& a) { return a.name.starts_with('*') && a.name != "*"; }
 
-// How many edits make one word the other.
+// Returns the number of edits that turn one word into the other.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -88,10 +88,10 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// One way to call a function, with what is wrong with a call.
+// One overload of a function, which can tell what is wrong with a call.
 struct Form {
   std::vector<Argument> arguments;
-  std::size_t positional = 0;  // how many may be given by position
+  std::size_t positional = 0;  // number of arguments that may be positional
   bool takes_all_positions = false, takes_all_names = false;
 
   explicit Form(std::vector<Argument> all) {
@@ -114,7 +114,7 @@ struct Form {
   }
 };
 
-// The type's name if it is sure that it takes no object of this kind.
+// Returns true only if the type certainly does not take this object.
 bool surely_wrong(const std::string& type, py::handle object) {
   if (object.is_none())
     return type.find("None") == std::string::npos && type.find("Optional") == std::string::npos && type != "object";
@@ -136,7 +136,7 @@ bool surely_wrong(const std::string& type, py::handle object) {
   return false;
 }
 
-// Types as Python's users write them.
+// Returns a type as Python's users write it.
 std::string short_type(std::string type) {
   for (const std::string_view prefix : {"lockstep._core.", "lockstep."}) {
     for (std::size_t at = type.find(prefix); at != std::string::npos; at = type.find(prefix))
@@ -147,7 +147,7 @@ std::string short_type(std::string type) {
 }
 
 struct Mistake {
-  int weight;  // the form with the lightest one is the one that was meant
+  int weight;  // the form with the lightest mistake is the one that was meant
   std::string text;
 };
 
@@ -201,7 +201,7 @@ Mistake mistake(const std::string& name, const Form& form, const py::tuple& args
   return {0, ""};
 }
 
-// What was given, by type.
+// Returns the types of the arguments that were given.
 std::string types_of(const py::tuple& args, const py::dict& named) {
   std::string all;
   for (const py::handle x : args) all += fmt::format("{}{}", all.empty() ? "" : ", ", Py_TYPE(x.ptr())->tp_name);
@@ -211,7 +211,7 @@ std::string types_of(const py::tuple& args, const py::dict& named) {
   return all;
 }
 
-// Rewrites pybind11's error, which lists all forms of the function and prints the arguments.
+// Rewrites pybind11's error, which lists all overloads and prints the arguments.
 std::string explained(const std::string& text, py::tuple args, const py::dict& named) {
   std::string name = text.substr(0, text.find('('));
   const bool constructs = text.find("incompatible constructor") != std::string::npos;
@@ -263,7 +263,7 @@ extern "C" PyObject* call_explained(PyObject* self, PyObject* args, PyObject* kw
   return nullptr;
 }
 
-// A default that inspect.signature() reads, which takes literals.
+// Returns a default that inspect.signature() can read: it takes only literals.
 std::string literal(const std::string& value) {
   static const std::unordered_set<std::string> words{"None", "True", "False"};
   const bool plain = words.contains(value) || value.find_first_not_of("+-.0123456789e") == std::string::npos ||
@@ -272,7 +272,7 @@ std::string literal(const std::string& value) {
   return plain ? value : "...";
 }
 
-// `(input, dim=0, *, dtype=None)`.
+// Returns a signature such as `(input, dim=0, *, dtype=None)`.
 std::string text_signature(const std::vector<Argument>& arguments) {
   std::string text;
   for (const Argument& a : arguments) {
@@ -301,7 +301,7 @@ void describe(PyObject* function) {
   const std::string name = def.ml_name;
   const std::size_t line = std::min(text.find('\n'), text.size());
   const bool overloaded = text.find("Overloaded function.\n") != std::string::npos;
-  // pybind11 writes the signature, an empty line, and the text; or the signatures of all forms, with their texts.
+  // pybind11 writes the signature, an empty line, and the text; or the signatures of all overloads, with their texts.
   if (const auto comment = documentation(name); !comment.empty()) {
     const bool has_text = text.find_first_not_of('\n', line) != std::string::npos;
     while (text.ends_with('\n')) text.pop_back();
@@ -311,7 +311,7 @@ void describe(PyObject* function) {
   if (text.starts_with(name + "(") && has_literals(arguments)) {
     text = fmt::format("{}{}\n--\n\n{}", name, text_signature(arguments), text);
   }
-  // pybind11 frees it.
+  // Uses malloc, because pybind11 frees the text.
   std::free(const_cast<char*>(def.ml_doc));  // NOLINT
   def.ml_doc = strdup(text.c_str());
 }

@@ -34,12 +34,12 @@ bool repeats_elements(const Shape& shape, const Strides& strides) {
 Strides dense_strides(const Shape& shape, const Strides& strides) {
   const auto lies_inside = [&](int a, int b) {
     const std::int64_t of_a = strides[static_cast<std::size_t>(a)], of_b = strides[static_cast<std::size_t>(b)];
-    // An axis that repeats its elements stays where it is.
+    // An axis that repeats its elements keeps its place.
     if (of_a == 0 || of_b == 0) return std::optional<bool>();
     if (of_a != of_b) return std::optional(of_a < of_b);
     return shape[a] < shape[b] ? std::optional(true) : std::nullopt;
   };
-  std::vector<int> order;  // from the innermost axis on
+  std::vector<int> order;  // from the innermost axis outward
   for (int axis = shape.dim() - 1; axis >= 0; --axis) {
     order.push_back(axis);
     std::size_t at = order.size() - 1;
@@ -60,7 +60,7 @@ Strides dense_strides(const Shape& shape, const Strides& strides) {
   return dense;
 }
 
-// Neighboring axes that lie one behind the other are one run of elements. Each run must hold whole axes of the result.
+// Neighboring axes without a gap between them are one run of elements. Each run must hold whole axes of the result.
 std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& to) {
   if (shape.numel() == 0 || shape.dim() == 0) return plain_strides(to);
   Strides result(static_cast<std::size_t>(to.dim()));

@@ -1,5 +1,5 @@
-// Internal: the strides that PyTorch's views have. Where they decide whether PyTorch's result is a view or a copy, the
-// library's is the same, although its own arrays are dense.
+// Internal: the strides that PyTorch's views have. If they decide whether PyTorch's result is a view or a copy, the
+// library's result is the same, although its own arrays are dense.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep::python {
 
 using Strides = std::vector<std::int64_t>;
 
-// Those of a tensor in plain order.
+// Returns the strides of a tensor in plain order.
 Strides plain_strides(const Shape& shape);
 bool is_plain(const Shape& shape, const Strides& strides);
-// Whether several elements lie at one place.
+// Whether several elements share one address.
 bool repeats_elements(const Shape& shape, const Strides& strides);
-// Those of a copy: its elements have the order of the original's in memory, without gaps.
+// Returns the strides of a copy, which keeps the order of the elements in memory, without gaps.
 Strides dense_strides(const Shape& shape, const Strides& strides);
-// Those of the view with another shape; none if PyTorch would have to copy.
+// Returns the strides of a view with another shape; nothing if PyTorch would have to copy.
 std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& to);
 
 }  // namespace lockstep::python

@@ -40,7 +40,7 @@ T option_value(const std::string& name, py::handle value, const char* expected) 
   }
 }
 
-// `names` are AugmentOptions' fields.
+// `names` has the fields of AugmentOptions.
 AugmentOptions augment_options(const py::dict& names) {
   AugmentOptions options;
   const std::pair<const char*, std::optional<double>*> numbers[] = {{"resized_crop", &options.resized_crop},

@@ -1,4 +1,4 @@
-// lockstep.Tensor: its properties, its gradient, its elements as numbers. Other files add the functions.
+// lockstep.Tensor: its properties, its gradient, its elements as Python numbers. Other files add the functions.
 #include "bindings.h"
 #include "callbacks.h"
 #include "creation.h"
@@ -70,7 +70,7 @@ py::object list_of(const Tensor& x) {
   }
 }
 
-// The same object if nothing changes.
+// Returns the same object if nothing changes.
 py::object moved(const py::object& self, std::optional<Place> place, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
   const Tensor x = self.cast<Tensor>();

@@ -1,4 +1,4 @@
-// Internal: a Python tensor and what it knows of other tensors' memory: see views.h.
+// Internal: a Python tensor, and what it knows about the memory of other tensors: see views.h.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,20 +11,20 @@ namespace lockstep::python {
 
 struct ViewLink;  // views.h
 
-// The memory of a tensor, as Python's tensors see it: who holds one sees a write to it.
+// Identifies the memory that Python tensors share: each tensor that has a reference to it sees a write.
 struct Memory {
-  bool of_module = false;  // of a parameter or a buffer
+  bool of_module = false;  // the memory of a parameter or a buffer
 };
 
-// The same for the classes that derive from Tensor, such as parameters.
+// What TensorHolder adds, the same for Tensor and classes that derive from it, such as parameters.
 struct TensorMemory {
-  // Of a tensor whose elements were copied from another one's; null for others.
+  // How the elements come from another tensor's; null if they need no ViewLink.
   std::shared_ptr<ViewLink> view;
-  // Held by all Python tensors of the same memory, and by the ViewLinks of those that were read from it.
+  // Shared by all Python tensors of the same memory, and by the ViewLinks of tensors that were read from it.
   std::shared_ptr<Memory> memory;
 };
 
-// What pybind11 keeps beside a Tensor.
+// The holder that pybind11 keeps for a Tensor.
 template <typename T>
 class TensorHolder : public TensorMemory {
  public:
@@ -35,14 +35,14 @@ class TensorHolder : public TensorMemory {
   std::unique_ptr<T> tensor_;
 };
 
-// A Python tensor's.
+// Returns the TensorMemory of a Python tensor.
 inline TensorMemory& memory_beside(pybind11::handle self) {
   auto* const instance = reinterpret_cast<pybind11::detail::instance*>(self.ptr());
   return instance->get_value_and_holder().holder<TensorMemory>();
 }
 
-// Before a use of x, the tensor of `view`: reads its elements anew if the tensor that they come from has been written.
-// Call it with the interpreter lock, which it may release, and hold the view.
+// Call it before each use of x, the tensor of `view`: reads its elements again if their source has been written. Call
+// it with the interpreter lock, which it may release, and keep the view alive.
 void follow(Tensor& x, ViewLink& view);
 
 }  // namespace lockstep::python

@@ -6,7 +6,7 @@
 namespace lockstep::python {
 namespace {
 
-// Nested lists, read in plain order.
+// The numbers in nested lists, in plain order.
 struct Numbers {
   std::vector<std::int64_t> extents;
   std::vector<Scalar> all;
@@ -52,7 +52,7 @@ struct Numbers {
   DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::boolean; }
 };
 
-// Whether the first element, or its first element, is an array of NumPy with axes.
+// Returns whether the innermost first element of nested lists is a NumPy array with axes.
 bool is_list_of_arrays(py::handle data) {
   while ((PyList_Check(data.ptr()) || PyTuple_Check(data.ptr())) && py::len(data) > 0) {
     data = PyList_Check(data.ptr()) ? PyList_GET_ITEM(data.ptr(), 0) : PyTuple_GET_ITEM(data.ptr(), 0);

@@ -1,4 +1,4 @@
-// What lockstep.training is made of: Trainer, evaluate, metrics, and the learning-rate finder.
+// Base of lockstep.training: Trainer, evaluate, metrics, and the learning-rate finder.
 #include <pybind11/stl/filesystem.h>
 
 #include <map>
@@ -15,7 +15,7 @@
 namespace lockstep::python {
 namespace {
 
-// Options of Python: keyword arguments by the names of the members.
+// Options from Python: keyword arguments with the names of the members.
 class Options {
  public:
   Options(const char* what, const py::dict& values) : what_(what) {
@@ -43,7 +43,7 @@ class Options {
     f(inner);
     inner.finish();
   }
-  // A function, or None.
+  // Reads a function, or None.
   template <typename Signature>
   void function(const char* name, std::function<Signature>& member) {
     py::object value = py::none();
@@ -96,7 +96,7 @@ Recipe recipe_of(const py::dict& entries) {
   return recipe;
 }
 
-// (loss, outputs), or a dict with the members of BatchOutputs.
+// The function returns (loss, outputs), or a dict with the members of BatchOutputs.
 BatchFunction forward_of(const py::object& function) {
   auto forward = function_of<py::object(const Example&)>("forward", function);
   if (!forward) return {};
@@ -127,7 +127,7 @@ BatchFunction forward_of(const py::object& function) {
   };
 }
 
-// Observers that a Trainer of Python has by options.
+// Options of a Python Trainer that add observers.
 struct Reports {
   RunPageOptions page;
   std::filesystem::path metrics_file;
@@ -246,7 +246,7 @@ py::dict dict_of(const NamedScalars& scalars) {
   return values;
 }
 
-// The data set of an object as it is when a run begins: a program may change the object's attributes in between.
+// The data set of an object as it was when the run began: a program may change the object's attributes between runs.
 class CurrentDataset : public Dataset {
  public:
   explicit CurrentDataset(py::object object)
@@ -271,7 +271,7 @@ class CurrentDataset : public Dataset {
   Held object_;
 };
 
-// Everything that a Trainer refers to lives as long as it does.
+// Keeps everything alive that its Trainer refers to.
 class PythonTrainer {
  public:
   PythonTrainer(const py::object& model, const py::object& engine, const py::object& train, const py::object& test,
@@ -292,9 +292,9 @@ class PythonTrainer {
       trainer_->observe(std::make_shared<MetricsFile>(*trainer_, reports.metrics_file));
     }
   }
-  // Functions of Python in the options need the lock to end, the Trainer must not have it.
+  // Functions of Python in the options need the lock when they are destroyed; the Trainer must be destroyed without it.
   ~PythonTrainer() {
-    // Its threads may be in Python for good.
+    // Leaks the Trainer, because its threads may be in Python forever.
     if (left_threads_behind()) {
       (void)trainer_.release();
       return;
@@ -308,7 +308,7 @@ class PythonTrainer {
   AuditResult audit(const Receipt& receipt, const AuditOptions& how) {
     return lockstep::audit(*model_, *rule_, data_, tests_, options_, receipt, how);
   }
-  // With the interpreter lock. `self` is the object of this Trainer.
+  // Call it with the interpreter lock. `self` is the object of this Trainer.
   void begin_data(py::handle self) {
     const Keeping keeping;
     for (const auto& data : {data_, tests_})
@@ -321,7 +321,7 @@ class PythonTrainer {
   }
 
  private:
-  py::object engine_;  // an optimizer of Python makes another one when it begins anew
+  py::object engine_;  // kept, because an optimizer of Python makes a new engine when it is reset
   Optimizer* rule_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<CurrentDataset> data_, tests_;
@@ -329,7 +329,7 @@ class PythonTrainer {
   std::unique_ptr<Trainer> trainer_;
 };
 
-// The functions of Python that a run calls. They often refer to the Trainer, which must not keep them.
+// The functions of Python that a run calls. They often refer to the Trainer, so it keeps them only for the run.
 class Callbacks {
  public:
   Callbacks(Trainer& trainer, const py::object& on_step, const py::object& on_epoch, const py::object& on_update)
@@ -503,7 +503,7 @@ void add_training(py::module_& m) {
     const Callbacks callbacks(t.get(), on_step, on_epoch, on_update);
     const WithoutLock training;
     const LeavingRun run([&t] { t.get().request_stop(); });
-    // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
+    // Ctrl-C ends training like an exception, between steps or in a wait for a batch.
     const SignalScope scope([&t] { t.stop_data(true); });
     t.stop_data(false);
     return t.get().train();

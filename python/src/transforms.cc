@@ -1,4 +1,4 @@
-// Transforms of pictures for lockstep.transforms, and the random key of the example that a data set makes.
+// Transforms of pictures for lockstep.transforms, and the random key of the example that is being made.
 #include <pybind11/stl/filesystem.h>
 
 #include "data.h"
@@ -6,7 +6,7 @@
 namespace lockstep::python {
 namespace {
 
-// The key of the example, or of the batch, that this thread makes, and how many random transforms have used it.
+// The key of the example, or of the batch, that this thread makes, and the number of random transforms that used it.
 struct ExampleKey {
   std::optional<RandomKey> key;
   std::uint64_t used = 0;
@@ -19,7 +19,7 @@ Interpolation interpolation_of(const std::string& name) {
   return Interpolation::nearest;
 }
 
-// The first use has the key itself, so that the data sets of the library draw the same.
+// The first use gets the key itself, so that it draws the same as the library's data sets.
 RandomKey next_key(std::uint64_t drawn) {
   if (!example_key.key) return {drawn, 0};
   const RandomKey key = *example_key.key;

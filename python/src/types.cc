@@ -15,7 +15,7 @@ constexpr std::array<std::pair<DType, const char*>, 7> kTypes{{{DType::f32, "flo
                                                                {DType::u8, "uint8"},
                                                                {DType::boolean, "bool"}}};
 
-// Lives as long as the process: a static object would be destroyed after the interpreter.
+// Never destroyed, because a static object would be destroyed after the interpreter.
 py::handle size_class;
 
 }  // namespace
@@ -57,7 +57,7 @@ void add_types(py::module_& m) {
   dtype.def("__hash__", [](DType type) { return static_cast<int>(type); });
   dtype.def_property_readonly("is_floating_point", [](DType type) { return is_floating(type); });
   dtype.def_property_readonly("itemsize", [](DType type) { return item_size(type); });
-  // `bool` would hide Python's where the module's names are imported.
+  // The name `bool` would hide Python's bool where the module's names are imported.
   for (const auto& [type, text] : kTypes) m.attr(type == DType::boolean ? "_bool" : text) = py::cast(type);
 
   size_class = py::object(py::module_::import("lockstep.size").attr("Size")).release();

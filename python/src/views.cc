@@ -18,12 +18,12 @@ std::shared_ptr<Memory>& memory_of(py::handle self) {
   return memory;
 }
 
-// Another handle of the same elements and history.
+// Returns another handle of the same elements and history.
 Tensor alias(const Tensor& x) { return TensorImpl::tensor(std::make_shared<TensorImpl>(*x.operator->())); }
 
 bool has_history(const Tensor& x) { return x.requires_grad() && x->grad->node != nullptr; }
 
-// Whether somebody beside this handle can write the memory.
+// Returns whether another handle, or a NumPy array, can write the memory.
 bool is_used_elsewhere(const Tensor& x) {
   const std::shared_ptr<Storage>& storage = x->parts[0].storage();
   return TensorImpl::handles(x) > 1 || storage.use_count() > 1 || storage->host != nullptr;
@@ -40,8 +40,8 @@ class GradMode {
   const bool before_;
 };
 
-// A tensor of its own with self's elements, if self is a copy: it takes the copy's memory, unless self has a gradient,
-// for which self has to stay what it is.
+// Returns a new tensor with self's elements, if self is a copy. Takes the copy's memory, unless self has a gradient,
+// because self must not change then.
 Tensor own_elements(py::handle self) {
   const Tensor& x = self.cast<Tensor>();
   if (!x.requires_grad() && memory_beside(self).view->give_memory()) return alias(x);
@@ -69,8 +69,8 @@ ViewLink::ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Para
 ViewLink::~ViewLink() = default;
 
 bool ViewLink::shows(const std::shared_ptr<Memory>& own) const {
-  // Beside this tensor and the links that its elements come by, whoever holds one of these memories sees the write:
-  // also another view of a tensor that is gone.
+  // Besides this tensor and the links that its elements come from, each holder of one of these memories sees the write,
+  // even another view of a tensor that no longer exists.
   const auto others = [&](const std::shared_ptr<Memory>& memory) {
     if (!memory) return false;
     long known = memory == own;
@@ -104,11 +104,11 @@ void ViewLink::note(const Tensor& base, std::uint64_t writes) {
 }
 
 void ViewLink::refresh() {
-  // Where the lock is released, another thread may refresh this link, or cut it.
+  // Copies the pointer, because another thread may refresh or cut this link while the lock is released.
   if (const std::shared_ptr<ViewLink> parent = parent_) parent->refresh();
   const Tensor from = base();
   if (!from.defined() || !stale(from)) return;
-  // A write that comes meanwhile is for the next use.
+  // A write from now on is for the next use.
   const std::uint64_t writes = writes_to(from);
   const Tensor before = elements;
   Tensor now;
@@ -118,7 +118,7 @@ void ViewLink::refresh() {
     now = read_(has_history(before) ? from : from.detach());
     if (before.requires_grad() && !has_history(before)) {
       now = now.detach();
-      TensorImpl::of(now).grad = before->grad;  // the same leaf
+      TensorImpl::of(now).grad = before->grad;  // stays the same leaf
     }
   }
   elements = now;
@@ -149,7 +149,7 @@ void ViewLink::written() {
 bool ViewLink::give_memory() {
   ViewLink* owner = this;
   while (owner->shares && owner->has_base()) owner = owner->parent_.get();
-  // What shares the memory and was cut from the owner would not follow.
+  // Links that share the memory and were cut from the owner would not follow it.
   owner->cut_if_unreachable();
   if (!owner->has_base()) return false;
   owner->source_.reset();
@@ -160,14 +160,14 @@ bool ViewLink::is_reachable() const {
   if (!has_base()) return false;
   if (parameter_) return true;
   if (!parent_) return is_used_elsewhere(original_);
-  // Other views of the parent see a write, too, when the parent itself is gone.
+  // Other views of the parent see a write, even if the parent itself no longer exists.
   const bool is_shared = parent_.use_count() > 1 || is_used_elsewhere(parent_->elements);
   return parent_->is_reachable() || (!shares && is_shared);
 }
 
 void ViewLink::cut_if_unreachable() {
   if (is_reachable()) return;
-  // A write to one of several elements that are the same one has to be refused, also through a part of them.
+  // Keeps the link if elements repeat, because a write to one of them must be rejected, also through a part of them.
   for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) {
     if (repeats_elements(link->elements.shape(), link->strides)) return;
   }

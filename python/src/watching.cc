@@ -1,4 +1,4 @@
-// What shows a run: TensorBoardWriter, summaries of models, curves, and timelines.
+// Shows a run: TensorBoardWriter, summaries of models, curves, and timelines.
 #include <pybind11/stl/filesystem.h>
 
 #include <string>
@@ -42,7 +42,7 @@ void add_tensorboard(py::module_& m) {
       "close", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
 }
 
-// The tasks that the default runtime pushes, until end().
+// Records the tasks that the default runtime pushes, until end().
 class StepRecording {
  public:
   StepRecording() {
@@ -52,7 +52,7 @@ class StepRecording {
   StepRecording(const StepRecording&) = delete;
   StepRecording& operator=(const StepRecording&) = delete;
 
-  // Of more than `readable` tasks, those of one name on one device are one node.
+  // If there are more than `readable` tasks, merges those with the same name on the same device into one node.
   using Node = std::tuple<std::string, std::vector<std::pair<std::string, int>>>;  // device, tasks
   std::pair<std::vector<Node>, std::vector<std::tuple<int, int, bool>>> end(std::size_t readable) {
     stop();

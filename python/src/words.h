@@ -1,4 +1,4 @@
-// PyTorch's words for the library's enumerations: 'mean', 'reflect', 'bilinear'.
+// Converts PyTorch's words to the library's enumerations: 'mean', 'reflect', 'bilinear'.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep::python {
 
-// The value of a word. Throws with all words that are known.
+// Returns the value of a word. If it is unknown, throws with all known words.
 template <typename T>
 T value_of(std::string_view what, std::string_view word, std::initializer_list<std::pair<const char*, T>> known) {
   for (const auto& [name, value] : known)

@@ -25,7 +25,7 @@ struct AuditCommand {
   std::string receipt, run, data, steps = "3", layout, public_key;
 };
 
-// "3": so many random ones; "5:9"; "all".
+// Parses --steps: "3", a number of random steps; "5:9", first and last step; or "all".
 AuditOptions chosen(const AuditCommand& o, const Receipt& receipt) {
   AuditOptions audit{.run = o.run, .receipt_file = o.receipt};
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
@@ -50,7 +50,7 @@ AuditOptions chosen(const AuditCommand& o, const Receipt& receipt) {
   return audit;
 }
 
-// Starts the ranks, whose first prints what this process would.
+// Starts the ranks, and prints what the first of them prints.
 int audit_as_ranks(const AuditCommand& o, const TrainingLayout& layout) {
   std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "audit", o.receipt};
   const std::pair<const char*, std::string> options[] = {{"--run", o.run},
@@ -61,7 +61,7 @@ int audit_as_ranks(const AuditCommand& o, const TrainingLayout& layout) {
   for (const auto& [name, value] : options) {
     if (!value.empty()) command.insert(command.end(), {name, value});
   }
-  // All ranks fail for one reason, which rank 0 knows best.
+  // All ranks fail for the same reason, so rank 0's message is preferred.
   std::string error, other_error;
   const auto pass = [&](bool is_error, std::string_view line) {
     constexpr std::string_view kRank0 = "[rank 0] ", kError = "lockstep: ";
@@ -83,7 +83,7 @@ int audit_as_ranks(const AuditCommand& o, const TrainingLayout& layout) {
   return 0;
 }
 
-// The training as the run's folder describes it, on the devices of this layout.
+// Returns the options of the training in the run's folder, on the devices of this layout.
 TrainOptions run_options(const AuditCommand& o, const std::optional<TrainingLayout>& layout, const Receipt& receipt) {
   std::vector<std::string> more;
   if (!o.data.empty()) more = {"--data", o.data};

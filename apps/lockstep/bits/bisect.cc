@@ -34,7 +34,7 @@ struct BisectOptions {
   std::string result;
 };
 
-// A signal ends the tool after it has removed its files. The commands end with it.
+// Set by a signal. The tool then kills both commands, removes its files, and ends.
 volatile std::sig_atomic_t bisect_signal = 0;
 struct EndedBySignal {};
 
@@ -42,20 +42,20 @@ void check_signal() {
   if (bisect_signal != 0) throw EndedBySignal();
 }
 
-// The first step that differs.
+// The first step whose results differ.
 struct StepDifference {
   std::int64_t trainer = 0, step = 0;
   std::vector<std::string> what;  // "the loss", names of the state
-  json states[2];                 // of A's and B's rank 0 after that step
+  json states[2];                 // of A's rank 0, and of the rank of B that differs
 };
 
-// What one pass over the hashes of steps found.
+// What one comparison of the hashes of all steps found.
 struct StepComparison {
-  std::int64_t steps = 0;  // that are equal
+  std::int64_t steps = 0;  // number of equal steps
   std::optional<StepDifference> difference;
 };
 
-// Parts of the state, or their bits, that differ.
+// Returns the names of the parts of the state that differ, and "the loss" if its bits do.
 std::vector<std::string> differences(const json& a, const json& b) {
   std::vector<std::string> all;
   if (a.at("loss") != b.at("loss")) all.emplace_back("the loss");
@@ -65,7 +65,7 @@ std::vector<std::string> differences(const json& a, const json& b) {
   return all;
 }
 
-// Two models make a comparison pointless. Two optimizers may have states of their own.
+// Two different models cannot be compared. Two optimizers may have different states.
 void check_names(const json& a, const json& b) {
   const auto check_all_in = [](const json& these, const json& others, const char* one, const char* other) {
     for (const auto& [name, hash] : these.items()) {
@@ -94,7 +94,7 @@ std::string recipe_differences(const json& a, const json& b) {
   return text;
 }
 
-// Both runs of the whole search.
+// The whole search, which runs both commands up to three times.
 class Bisection {
  public:
   Bisection(CommandWords a, CommandWords b, json flip, fs::path folder)
@@ -111,7 +111,7 @@ class Bisection {
     }
     result_["equal"] = false;
     const StepDifference& step = *steps.difference;
-    if (step.what.empty()) return 1;  // one run is longer
+    if (step.what.empty()) return 1;  // one run has more steps
     const std::optional<OperationDifference> found = compare_operations(step);
     if (!found) {
       fail("bisect: step {}: {} differ, and nothing in a second run of that step: the commands do not repeat",
@@ -129,7 +129,7 @@ class Bisection {
   StepComparison compare_steps() {
     WatchedPair runs(a_, b_, folder_ / "steps", json::object(), flip_);
     StepComparison found;
-    std::map<std::int64_t, bool> begun;  // trainers
+    std::map<std::int64_t, bool> begun;  // trainers that both runs have begun
     runs.read_until([&] {
       check_signal();
       for (std::int64_t trainer = 0; runs.a().complete(trainer) && runs.b().complete(trainer); ++trainer) {
@@ -163,7 +163,7 @@ class Bisection {
     return found;
   }
 
-  // Steps that were not compared, because the other run does not have them yet.
+  // Returns whether the run has steps that the other run does not have yet.
   bool has_steps(WatchedRun& run) {
     return std::ranges::any_of(run.files(), [&](auto& file) {
       drop_notes(file.second);
@@ -181,7 +181,7 @@ class Bisection {
     result_["recipes"] = text;
   }
 
-  // Takes lines that are no step.
+  // Takes lines that are not steps.
   void drop_notes(WatchedRun::Lines& lines) {
     while (!lines.events.empty() && lines.events.front().contains("flipped")) {
       flipped_ = true;
@@ -189,7 +189,7 @@ class Bisection {
     }
   }
 
-  // Takes the next step of a Trainer. False if a rank has not written it yet.
+  // Compares the next step of a Trainer. Returns false if a rank has not written it yet, or if it differs.
   bool compare_step(WatchedPair& runs, std::int64_t trainer, StepComparison& found) {
     std::vector<std::pair<Source, WatchedRun::Lines*>> all;
     for (auto& run : runs.all()) {
@@ -218,7 +218,7 @@ class Bisection {
     return !found.difference;
   }
 
-  // Runs both to the end of that step again, and returns the first operation that differs.
+  // Repeats both runs to the end of `step`, and returns the first operation that differs.
   std::optional<OperationDifference> compare_operations(const StepDifference& step) {
     WatchedPair runs(a_, b_, folder_ / "operations", request(step), flip_);
     wait_for_step(runs, step);
@@ -258,7 +258,7 @@ class Bisection {
       bool both = true;
       for (auto& run : runs.all()) {
         if (observed(*run)) {
-          run->stop();  // it would go on while the other comes to the step
+          run->stop();  // it would go on while the other run reaches the step
         } else {
           both = false;
         }
@@ -313,7 +313,7 @@ class Bisection {
     print_out("{}{}\n", text, inputs_text(found.key, a, b));
   }
 
-  // All that was computed before is equal, as far as both runs have it.
+  // Describes the inputs. Everything that both runs recorded before this operation is equal.
   std::string inputs_text(const OperationKey& key, const json& a, const json& b) {
     if (key.direction == "gradient") return "; nothing before it differs";
     if (key.direction == "state") return "; all gradients are equal";
@@ -335,7 +335,7 @@ class Bisection {
   json result_ = json::object();
 };
 
-// Splits the words at --, or at --- if there is one. The -- of `lockstep launch` belongs to it.
+// Splits the words at --, or at --- if there is one. The -- of `lockstep launch` stays in its command.
 std::vector<CommandWords> split_commands(const CommandWords& words) {
   const bool long_mark = std::ranges::find(words, "---") != words.end();
   std::vector<CommandWords> all(1);
@@ -391,7 +391,7 @@ int run(const BisectOptions& o) {
                     "-- of its own, write --- between them",
                     o.words.empty() ? 0 : commands.size(), commands.size() == 1 && !o.words.empty() ? "" : "s"));
   }
-  // A file that cannot be written is an error now, not after the runs.
+  // Reports a file that cannot be written now, not after the runs.
   if (!o.result.empty()) write_file_atomically(o.result, "{}\n");
   const json flip = read_flip(o.flip);
   const fs::path folder = temporary_folder() / fmt::format("lockstep-bisect-{}", ::getpid());

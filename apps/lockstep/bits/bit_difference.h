@@ -1,4 +1,4 @@
-// The elements of one tensor whose bits differ in two runs.
+// Finds the elements of one tensor whose bits differ in two runs.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 namespace lockstep::app {
 
 struct BitDifference {
-  std::int64_t first = 0;  // element, in plain order
+  std::int64_t first = 0;  // index of the first such element, in plain order
   std::int64_t count = 0, elements = 0;
-  // Of the first element: numbers that come back exactly, and their bits in hexadecimal digits.
+  // Values of the first element as decimal numbers that read back exactly, and its bits in hexadecimal.
   std::string values[2], bits[2];
 };
 
-// Two lines of train/step_watch.h that name files with values. Nothing if sizes or types differ, or no bit does.
+// Compares two values: lines of train/step_watch.h with files. Empty if sizes or types differ, or if no bit does.
 std::optional<BitDifference> compare_bits(const nlohmann::json& a, const nlohmann::json& b);
 
-// [2, 3]
+// Returns a text such as [2, 3].
 std::string shape_text(const nlohmann::json& shape);
-// The place of an element of this shape.
+// Returns the index of an element along each axis of this shape.
 std::vector<std::int64_t> index_of(std::int64_t element, const nlohmann::json& shape);
 
 }  // namespace lockstep::app

@@ -9,8 +9,8 @@ struct Golden {
   std::string_view weights;
 };
 
-// For `lockstep verify --model mlp`, lenet, and resnet18 on the real Fashion-MNIST. Recorded with AVX-512, AVX2, and
-// scalar kernels. They change with a kernel, an initializer, an optimizer, or the order of the data: then record new
+// Hashes for `lockstep verify --model mlp`, lenet, and resnet18 on the real Fashion-MNIST. Recorded with AVX-512, AVX2,
+// and scalar kernels. If a kernel, an initializer, an optimizer, or the order of the data changes them, record new
 // hashes and say so in the commit.
 constexpr Golden kGolden[] = {
     {"ae03102f67f92d0431fcd04475ed014b57783b64d1edbf581c6f017c03b135d1", 4,

@@ -1,4 +1,4 @@
-// The final weights of well-known recipes, on any processor, with any number of threads and any compiler.
+// Hashes of the final weights of well-known recipes, for any processor, number of threads, and compiler.
 #pragma once
 
 #include <optional>

@@ -67,7 +67,7 @@ std::optional<OperationDifference> ObservedStep::first_difference() const {
   return std::nullopt;
 }
 
-// Both runs make the same number of calls wherever they make any. Other layouts' copies are not compared.
+// Compares only operations that all places with any call call equally often, in both runs. Skips copies of one layout.
 bool ObservedStep::comparable(const OperationKey& key) const {
   std::set<std::string> runs;
   std::set<int> counts;

@@ -1,4 +1,4 @@
-// What operations of one step wrote in two runs, and the first that differs.
+// Compares what the operations of one step wrote in two runs, and finds the first difference.
 #pragma once
 
 #include <compare>
@@ -12,17 +12,17 @@
 
 namespace lockstep::app {
 
-// "A" or "B", and where in it.
+// Where something was written: in run "A" or "B", in which rank, and on which device.
 struct Source {
   std::string run;
   std::int64_t rank = 0, ranks = 1;
   std::string device = {};
 
-  // "A"; with the rank and the device if `beside` is of the same run.
+  // Returns "A"; with the rank and the device if `beside` is in the same run.
   std::string name(const Source& beside) const;
 };
 
-// The name of what an operation wrote: see train/step_watch.h.
+// Identifies what an operation wrote: see train/step_watch.h.
 struct OperationKey {
   std::string direction, module, operation;
   int occurrence = 0, shard = -1, output = 0;
@@ -30,11 +30,11 @@ struct OperationKey {
 
   static OperationKey of(const nlohmann::json& record);
   nlohmann::json value() const { return {direction, module, operation, occurrence, shard, output}; }
-  // The same operation of all shards.
+  // Returns the key of the same operation, for all shards.
   OperationKey stage() const { return {direction, module, operation, occurrence, shard < 0 ? -1 : 0, 0}; }
-  // All calls of one shard.
+  // Returns the key of all calls of the operation for the same shard.
   OperationKey calls() const { return {direction, module, operation, 0, shard, 0}; }
-  // For people; `shards` is the number of shards.
+  // Returns a text for people; `shards` is the number of shards.
   std::string text(int shards) const;
 };
 
@@ -52,9 +52,9 @@ struct OperationDifference {
 
 class ObservedStep {
  public:
-  // A run's records of one rank come in order, those of A's rank 0 first.
+  // The records of one rank of a run must come in order; those of A's rank 0 must come first.
   void add(const Source& source, const nlohmann::json& record);
-  // The first that differs, in the order of operations and then of shards, which is one of every layout.
+  // Returns the first difference, in the order of operations and then of shards, which no layout changes.
   std::optional<OperationDifference> first_difference() const;
 
  private:

@@ -11,7 +11,7 @@ struct TrainingLayout {
   int devices = 1;
 };
 
-// Throws UsageError, which begins with the option.
+// Throws UsageError with a message that begins with the option.
 TrainingLayout parse_layout(const std::string& option, const std::string& text);
 
 }  // namespace lockstep::app

@@ -1,4 +1,4 @@
-// lockstep verify: the same training on several layouts of devices and processes, compared to the bit after every step.
+// lockstep verify: runs the same training on several layouts of devices and processes, and compares all bits per step.
 #include <stdlib.h>
 
 #include <fmt/ranges.h>
@@ -30,7 +30,7 @@
 namespace lockstep::app {
 namespace {
 
-// Whether `words` have the option as `--name VALUE` or as `--name=VALUE`.
+// Returns whether `words` have the option as `--name VALUE` or as `--name=VALUE`.
 bool has_option(const std::vector<std::string>& words, std::string_view name) {
   return std::ranges::any_of(words, [&](std::string_view word) { return word.substr(0, word.find('=')) == name; });
 }
@@ -59,7 +59,7 @@ class Verification {
       throw UsageError(fmt::format("verify {}", fmt::format(fmt::runtime(refused), row.name)));
     }
     const std::optional<TrainOptions> parsed = parse_train_options();
-    // The recipes of the golden hashes leave a shard twice as many examples as the default of train.
+    // In the recipes of the golden hashes, a shard has twice as many examples as by default in `train`.
     TrainOptions half = parsed.value_or(TrainOptions{});
     half.trainer.batch_size /= 2;
     shards_ = options_.shards > 0 ? options_.shards : half.shards_of_batch();
@@ -103,7 +103,7 @@ class Verification {
     return name;
   }
 
-  // A list of weights applies to layouts with that many devices; the others have equal shares.
+  // A list of weights applies to layouts with that many devices; other layouts have equal shares.
   bool balances(const TrainingLayout& layout) const {
     return balance_.weights.empty() || layout.processes * layout.devices == std::ssize(balance_.weights);
   }
@@ -113,7 +113,7 @@ class Verification {
                                  count_of(std::ssize(balance_.weights), "weight"), fmt::join(options_.layouts, ",")));
   }
 
-  // Empty if an option of train has an error: the first layout reports it.
+  // Returns nothing if an option of `train` has an error, which the first layout reports.
   std::optional<TrainOptions> parse_train_options() const {
     TrainOptions train;
     CLI::App app;
@@ -130,7 +130,7 @@ class Verification {
     return train;
   }
 
-  // --inject-flip must name an existing step and parameter; otherwise the layouts agree without a test.
+  // Checks that --inject-flip names an existing step and parameter: otherwise nothing would be flipped.
   void check_flip(const TrainOptions& train) const {
     const auto [step, parameter] = train.flip();
     if (step == 0) return;
@@ -184,7 +184,7 @@ class Verification {
     return records;
   }
 
-  // Other processors, compilers, and numbers of threads produce the same f32 weights.
+  // The hashes hold for other processors, compilers, and numbers of threads, too.
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) {
@@ -216,7 +216,7 @@ class Verification {
   std::vector<TrainingLayout> layouts_;
   Balance balance_;
   int shards_ = 0;
-  std::string recipe_;  // its hash
+  std::string recipe_;  // hash of the recipe
   std::vector<std::vector<WeightsRecord>> records_;
 };
 

@@ -27,7 +27,7 @@ WatchedRun::WatchedRun(std::string label, std::vector<std::string> command, fs::
   check(out.get() >= 0, "cannot write in {}", folder_.string());
   const fs::path tool = fs::read_symlink("/proc/self/exe");
   ChildOptions child{.command = command_, .own_group = true};
-  // `lockstep` is this tool, also in `env NAME=VALUE lockstep ...`.
+  // Replaces `lockstep` with this tool; PATH does the same for `env NAME=VALUE lockstep ...`.
   if (child.command[0] == "lockstep") child.command[0] = tool.string();
   child.environment = {{"LOCKSTEP_BISECT", folder_.string()},
                        {"PATH", tool.parent_path().string() + ":" + environment("PATH").value_or("/usr/bin:/bin")}};
@@ -40,7 +40,7 @@ WatchedRun::WatchedRun(std::string label, std::vector<std::string> command, fs::
 }
 
 void WatchedRun::poll() {
-  // What it wrote before it ended is read after it has ended.
+  // Reaps before it reads, so that all output of a command that has ended is read.
   const std::vector<ChildExit> exits = child_.reap();
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().extension() == ".jsonl") read(entry.path());
@@ -57,7 +57,7 @@ void WatchedRun::check_success() const {
 }
 
 void WatchedRun::read(const fs::path& path) {
-  // rank-R.trainer-T
+  // The name is rank-R.trainer-T.
   const std::string name = path.stem().string();
   const std::size_t middle = name.find(".trainer-");
   if (middle == std::string::npos) return;

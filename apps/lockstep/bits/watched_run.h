@@ -1,4 +1,4 @@
-// A command that trains, and what its Trainers write for `lockstep bisect`: see train/step_watch.h.
+// Runs a command that trains, and reads what its Trainers write for `lockstep bisect`: see train/step_watch.h.
 #pragma once
 
 #include <cstdint>
@@ -27,24 +27,24 @@ class WatchedRun {
   };
   using Place = std::pair<std::int64_t, std::int64_t>;  // trainer, rank
 
-  // Starts the command. `label` is "A" or "B"; `folder` is made.
+  // Starts the command. `label` is "A" or "B". Makes the folder.
   WatchedRun(std::string label, std::vector<std::string> command, std::filesystem::path folder,
              const nlohmann::json& request);
 
-  // Reads what is new.
+  // Reads what the command has written since the last call.
   void poll();
   // Throws if the command has failed, with the last line of its output.
   void check_success() const;
-  // All that it wrote has then been read.
+  // True only after all that the command wrote has been read.
   bool ended() const { return exit_.has_value(); }
-  // Kills it with all that it started.
+  // Kills the command and all processes that it started.
   void stop();
 
   const std::string& label() const { return label_; }
   std::map<Place, Lines>& files() { return files_; }
-  // Null until all ranks of this Trainer have begun.
+  // Returns whether all ranks of this Trainer have begun.
   bool complete(std::int64_t trainer) const;
-  // Throws the error of a command that ended without what was expected.
+  // Throws an error: the command ended without what was expected.
   [[noreturn]] void fail_without(const std::string& expected) const;
 
  private:
@@ -60,17 +60,17 @@ class WatchedRun {
   std::map<Place, Lines> files_;
 };
 
-// Two commands, side by side.
+// Two commands that run at the same time.
 class WatchedPair {
  public:
-  // `flip` is for B, if it is not null.
+  // `flip` is a request for B only; null: none.
   WatchedPair(const std::vector<std::string>& a, const std::vector<std::string>& b, const std::filesystem::path& folder,
               const nlohmann::json& request, const nlohmann::json& flip);
 
   std::vector<std::unique_ptr<WatchedRun>>& all() { return runs_; }
   WatchedRun& a() { return *runs_[0]; }
   WatchedRun& b() { return *runs_[1]; }
-  // Reads until done() says so, or both have ended. Kills what still runs. Throws if a command fails before.
+  // Reads until done() returns true or both commands have ended. Then kills what still runs. Throws if a command fails.
   void read_until(const std::function<bool()>& done);
 
  private:

@@ -1,4 +1,4 @@
-// The weights' hashes after every step, one line per step, to compare two runs bit by bit.
+// Logs hashes of the weights after every step, one line per step, to compare two runs bit by bit.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ class WeightsLog final : public TrainingObserver {
   explicit WeightsLog(const std::string& path) : log_(path, {.what = "--weights-log"}) {}
 
   std::string label() const override { return "the log of the weights"; }
-  // Who compares runs needs all of it.
+  // A comparison of runs needs the complete log.
   AfterFailure after_failure() const override { return AfterFailure::ends_training; }
   void start(const TrainingStart& start) override { module_ = start.module; }
   // Waits for the weights.
@@ -38,7 +38,7 @@ class WeightsLog final : public TrainingObserver {
 // Throws an error that names the file and the line if the file is not such a log.
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path);
 
-// Finds a parameter or buffer by name. Otherwise throws an error that names the first one.
+// Finds a parameter or buffer by name. If there is none, throws an error that names an existing one.
 Parameter find_parameter(const Module& module, const std::string& name);
 // Flips the lowest bit of the first element of a parameter or buffer on this rank, after a step.
 class BitFlip final : public TrainingObserver {

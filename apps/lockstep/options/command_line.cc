@@ -20,7 +20,7 @@
 namespace lockstep::app {
 namespace {
 
-// Errors take one line each, whatever they quote.
+// Prints each error on one line, whatever it quotes.
 void print_error(std::string text) {
   for (char& c : text) c = c == '\n' ? ' ' : c;
   print_text(stderr, "lockstep: " + text + "\n");
@@ -29,9 +29,9 @@ void print_error(std::string text) {
 int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {
   CLI::App app;
   app.name("lockstep");
-  app.formatter(std::make_shared<HelpFormatter>(help_width()));  // commands inherit it
+  app.formatter(std::make_shared<HelpFormatter>(help_width()));  // commands inherit the formatter
   app.require_subcommand(0,
-                         1);  // a missing command is an error below, after errors that name wrong arguments
+                         1);  // a missing command is reported below, after wrong arguments
   const Commands commands = add(app);
   group_options(app);
   add_config_option(app);
@@ -81,9 +81,9 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
 
 int run_command(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {
   keep_ignored_signals();
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails then, with a message
+  std::signal(SIGXFSZ, SIG_IGN);  // then a write beyond `ulimit -f` fails with a message
   const int status = run(argc, argv, add);
-  // Output that could not be written is a failure.
+  // Output that could not be written makes the command fail.
   if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
     print_error(fmt::format("standard output: {}", std::generic_category().message(errno)));
     return 1;

@@ -17,7 +17,7 @@ namespace {
 
 bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
 
-// The devices that a list names, or that `auto` and --num-devices find.
+// Returns the devices that a list names, or that `auto` and --num-devices find.
 DeviceList wanted_devices(const CommonOptions& o) {
   if (is_list(o.devices)) {
     try {
@@ -35,15 +35,15 @@ DeviceList wanted_devices(const CommonOptions& o) {
   return found;
 }
 
-// The devices of all ranks, whose numbers may differ. A list names the devices of the job; those in between compute
-// nothing, so the ones in the list count. Collective.
+// Returns the number of devices of all ranks, which may have different numbers. Counts the devices that a list names:
+// those that it skips compute nothing. Collective.
 int devices_of_all_ranks(const DeviceList& wanted, ProcessGroup& group) {
   std::int64_t devices = wanted.count;
   group.all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
   return static_cast<int>(devices);
 }
 
-// V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
+// Returns V of the recipe. By default it depends on the batch alone, so that the bits do not depend on the devices.
 int shards_of(const CommonOptions& o, const DeviceList& wanted, int devices, int ranks) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.trainer.batch_size / o.trainer.accumulate;
@@ -109,7 +109,7 @@ bool CommonOptions::is_regression() const { return source && source->schema.task
 
 int CommonOptions::shards_of_batch() const {
   const std::int64_t batch = trainer.batch_size / trainer.accumulate;
-  // A window of a text is as much work as several pictures.
+  // A window of a text is as much work as eight pictures.
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
 

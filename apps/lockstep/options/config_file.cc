@@ -18,7 +18,7 @@ namespace {
 struct GivenCommand {
   CLI::App* app;
   std::string name;   // "bench train"
-  std::size_t place;  // of the first word behind its name
+  std::size_t place;  // index of the first word after its name
 };
 
 std::vector<std::string> names_of(const CLI::Option& option) {
@@ -54,14 +54,14 @@ std::size_t end_of_options(const std::vector<std::string>& words) {
   return static_cast<std::size_t>(std::ranges::find(words, "--") - words.begin());
 }
 
-// Options of which only one may be given.
+// Returns whether an option among the words excludes this one of the file.
 bool is_replaced(const std::string& name, const std::vector<std::string>& words, std::size_t end) {
   return (name == "--num-devices" && has_word(words, end, "--devices")) ||
          (name == "--devices" && has_word(words, end, "--num-devices"));
 }
 
-// Whether the option says where to write. A file of somebody else must not decide that. `option` is null if the command
-// passes it on.
+// Returns whether the option says where to write, which a stranger's file must not decide. `option` is null if the
+// command passes it on.
 bool names_output(const std::string& name, const CLI::Option* option) {
   const OptionRow* const row = find_option_row(name);
   const std::string group = option != nullptr ? option->get_group() : row->group;
@@ -69,7 +69,7 @@ bool names_output(const std::string& name, const CLI::Option* option) {
   return name == "--save" || (group == "Output" && (value == "FILE" || value == "DIR"));
 }
 
-// `swept`: a list is one value, whose commas would part it in two.
+// `swept`: a list is one value of a sweep, so a semicolon marks that its commas do not separate values.
 std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, bool swept, const std::string& file) {
   const auto refuse = [&](std::string_view expected) {
     throw UsageError(fmt::format("{}: {} = {}, expected {}", file, entry.key, fmt::join(entry.values, ", "), expected));
@@ -80,7 +80,7 @@ std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, bool s
     return value == "true" ? "--" + entry.key : "";
   }
   if (entry.values.empty() || (entry.values.size() > 1 && !list)) refuse("one value");
-  // The parse would take the next word.
+  // The parser would take the next word as the value.
   if (std::ranges::find(entry.values, "") != entry.values.end()) refuse("a value that is not empty");
   return fmt::format("--{}={}{}", entry.key, fmt::join(entry.values, ","), swept && list ? ";" : "");
 }
@@ -89,14 +89,14 @@ std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, bool s
 
 void add_config_option(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    // with_config() reads the file before the parse.
+    // The parser ignores the value, because with_config() reads the file before.
     command
         ->add_option("--config",
                      "Take options from this TOML file, such as the run.toml of --save: batch-size = 64. "
                      "Options given here count instead")
         ->check(CLI::ExistingFile)
         ->type_name("FILE");
-    // with_config() looks for it, too.
+    // The parser ignores the flag: with_config() looks for it.
     command->add_flag_function(
         "--allow-output", [](std::int64_t) {},
         "Let the file of --config say where to write, as by save, log, or report");
@@ -107,7 +107,7 @@ void add_config_option(CLI::App& app) {
 Arguments with_config(CLI::App& app, std::vector<std::string> words) {
   const std::optional<std::string> file = config_of(words, end_of_options(words));
   std::error_code unknown;
-  // The parse reports a file that does not exist.
+  // The parser reports a file that does not exist.
   if (!file || !std::filesystem::is_regular_file(*file, unknown)) return {std::move(words)};
   const std::vector<ConfigEntry> entries = parse_config(read_file(*file, kLargestConfig), *file);
   return with_entries(app, std::move(words), entries, *file);
@@ -123,7 +123,7 @@ Arguments with_entries(CLI::App& app, std::vector<std::string> words, const std:
     if (next == nullptr) continue;
     commands.push_back({next, (commands.empty() ? "" : commands.back().name + " ") + words[i], i + 1});
   }
-  if (commands.empty()) return {std::move(words)};  // an error of the parse
+  if (commands.empty()) return {std::move(words)};  // the parser reports the error
 
   Arguments all{.file = file};
   std::vector<std::pair<std::size_t, std::string>> inserted;
@@ -149,7 +149,7 @@ Arguments with_entries(CLI::App& app, std::vector<std::string> words, const std:
         }
       }
     }
-    // These commands pass options of `train` on.
+    // These commands pass options on to `train`.
     const bool passes = commands[0].name == "verify" || commands[0].name == "sweep";
     const OptionRow* row = option == nullptr && passes ? find_option_row(name) : nullptr;
     if (option == nullptr && (row == nullptr || row->group.empty())) {

@@ -20,16 +20,16 @@ const OptionRow* row_of(const CLI::Option& option) {
   return option.get_lnames().empty() ? nullptr : find_option_row("--" + option.get_lnames().front());
 }
 
-constexpr std::size_t kLeft = 27;  // columns of the names
+constexpr std::size_t kLeft = 27;  // width of the column of names
 
-// The kind of a value, without ranges of which only the error needs to tell.
+// Returns the kind of a value, without a range, which only error messages need.
 std::string value_name(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "";  // a flag
   const std::string type = option.get_type_name();
   if (const std::size_t set = type.find('{'); set != std::string::npos) {
     std::string names = type.substr(set + 1, type.rfind('}') - set - 1);
     std::ranges::replace(names, ',', '|');
-    constexpr std::size_t kWidest = 50;  // then the description lists them
+    constexpr std::size_t kWidest = 50;  // the description lists longer ones
     if (names.size() > kWidest) return "NAME";
     return names;
   }
@@ -43,7 +43,7 @@ std::string value_name(const CLI::Option& option) {
   return option.get_expected_max() > 1 ? "LIST" : "TEXT";
 }
 
-// "0 to 1": the range of a fraction, which says what the number means. Empty for others.
+// Returns the range of a fraction, such as "0 to 1", because it says what the number means. Empty for other numbers.
 std::string fraction(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('['), dash = type.rfind(" - ");
@@ -94,7 +94,7 @@ void group_options(CLI::App& app) {
     if (const OptionRow* row = row_of(*option)) option->group(row->group);
   }
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    // Of launch, most options have no group.
+    // Most options of launch have no group.
     if (command->get_name() != "launch") group_options(*command);
   }
 }
@@ -116,11 +116,11 @@ std::string HelpFormatter::option(const CLI::Option& option) const {
   const std::string kind = value_name(option);
   std::string text = option.get_description();
   if (!kind.empty() && !option.get_positional()) left += " " + kind;
-  // Before the default, which some descriptions name at their end.
+  // Inserts the range before the default, which some descriptions have at their end.
   if (const std::string range = fraction(option); !range.empty()) {
     text.insert(text.ends_with(']') ? text.rfind(" [") : text.size(), ", " + range);
   }
-  // A list has brackets of its own.
+  // A list already has brackets.
   if (const std::string& value = option.get_default_str(); !value.empty()) {
     text += value.front() == '[' ? " " + value : fmt::format(" [{}]", value);
   }
@@ -147,7 +147,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
   for (const OptionRow& row : option_rows()) {
     if (std::exchange(group, row.group) == row.group) continue;
     std::vector<const CLI::Option*> options = of_group(group);
-    // In the order of the rows: options of one subject stand together. Those of other commands follow.
+    // Sorts in the order of the rows, which keeps options of one subject together. Options of other commands follow.
     std::ranges::stable_sort(options, {}, [](const CLI::Option* o) {
       const OptionRow* found = row_of(*o);
       return found && !found->group.empty() ? found : option_rows().data() + option_rows().size();

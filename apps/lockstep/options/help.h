@@ -1,4 +1,4 @@
-// What --help prints: options in groups, wrapped at the terminal's width.
+// Prints --help: options in groups, wrapped at the terminal's width.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,11 +25,11 @@ class HelpFormatter : public CLI::Formatter {
   std::size_t width_;
 };
 
-// COLUMNS if it is set, the width of the terminal, or 80; from 40 to 100.
+// Returns COLUMNS if it is set, or the width of the terminal, or 80; limited to 40 to 100.
 std::size_t help_width();
 
-// Breaks a text between words, so that lines have at most `width` characters unless a word is longer. Each line after
-// the first begins with `indent` spaces.
+// Breaks a text between words, so that no line is longer than `width` characters unless a word is. Each line after the
+// first begins with `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
 
 }  // namespace lockstep::app

@@ -20,7 +20,7 @@ constexpr std::int64_t kMost = std::int64_t{1} << 40;
 
 CLI::Validator from(std::int64_t low, std::int64_t high) { return CLI::Range(low, high); }
 
-// CLI11 rounds an out-of-range number to the nearest 64-bit number.
+// Without this check, CLI11 would round an out-of-range number to the nearest 64-bit number.
 CLI::Validator unsigned_integer() {
   return CLI::Validator(
       [](std::string& text) {
@@ -51,7 +51,7 @@ struct OptionGroup {
   std::vector<OptionRow> rows;
 };
 
-// Where TrainOptions has a struct of a field.
+// Returns the struct in TrainOptions that has a field of this class.
 TrainOptions& part_of(TrainOptions& o, const CommonOptions* /*of*/) { return o; }
 TrainOptions& part_of(TrainOptions& o, const TrainOptions* /*of*/) { return o; }
 TrainerOptions& part_of(TrainOptions& o, const TrainerOptions* /*of*/) { return o.trainer; }
@@ -107,7 +107,7 @@ OptionRow row(std::string name, T Struct::*field, const std::string& help, Optio
   return {std::move(name), any, fmt::format("{}{}", prefix_of(extras.only), help), std::move(extras)};
 }
 
-// A number of a list.
+// Validates one number of a list.
 CLI::Validator element(double low, double high, const char* expected) {
   return CLI::Validator(
       [=](std::string& text) {
@@ -389,7 +389,7 @@ std::vector<OptionGroup> make_groups() {
         row("--weights-log", &O::weights_log,
             "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines",
             {.value = "FILE", .refused = log})}},
-      // Used by `lockstep verify`.
+      // `lockstep verify` uses it.
       {"", {row("--inject-flip", &O::inject_flip, "", {.value = "STEP:PARAMETER"})}},
   };
 }
@@ -460,7 +460,7 @@ void check_fits(const OptionRow& row, const TrainOptions& o, const std::string& 
 }
 
 std::string message_of(const std::exception& error) {
-  // Fields that no option has, and what sets them.
+  // Fields that are not named like an option, and what sets them.
   constexpr std::pair<std::string_view, const char*> kOthers[] = {
       {"allow_empty", "--skip-broken"},          {"unseen", "--unseen missing"},
       {"convert_sync_batchnorm()", "--sync-bn"}, {"stddev", "--std"},

@@ -1,4 +1,4 @@
-// All that the tool knows of an option of `lockstep train`, in one place.
+// All that the tool knows about each option of `lockstep train`, in one place.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,10 +15,10 @@
 
 namespace lockstep::app {
 
-// Finds an option's field, in a library's struct that TrainOptions has, or in TrainOptions itself.
+// Returns a reference to an option's field, in TrainOptions or in a library's struct inside it.
 template <typename T>
 using FieldOf = std::function<T&(TrainOptions&)>;
-// One whose values have names.
+// A field whose values have names.
 struct NamedField {
   std::function<std::string(TrainOptions&)> name;  // empty: not set
   std::function<void(TrainOptions&, const std::string& name)> set;
@@ -33,8 +33,8 @@ using OptionField =
 enum class For : std::uint8_t {
   all,
   files,     // data that the user brings
-  own_data,  // those but texts: pictures, tables, arrays
-  tables,    // the same; open_data() tells whether they are tables or pictures
+  own_data,  // pictures, tables, arrays that the user brings, not texts
+  tables,    // checked as own_data; open_data() rejects other formats
   own_pictures,
   pictures,  // Fashion-MNIST, too
   texts,     // gpt and lstm
@@ -44,7 +44,7 @@ enum class For : std::uint8_t {
   classes,
 };
 
-// What some options have.
+// Properties that only some options have.
 struct OptionExtras {
   For only = For::all;
   std::optional<CLI::Validator> check = {};
@@ -52,13 +52,13 @@ struct OptionExtras {
   std::string language_model = "";  // the default of gpt and lstm, if they have their own
   std::string lstm = "";            // the default of lstm alone; only gpt and lstm have the option
   std::string value = "";           // the kind of value in the help, if the check does not tell
-  std::string entry = "";           // in the recipe, if its name is not the option's
-  std::string refused = "";         // why `verify` cannot pass it on; {} is the name
+  std::string entry = "";           // name in the recipe, if it is not the option's
+  std::string refused = "";         // why `verify` cannot pass it on; {} stands for the name
 };
 
 struct OptionRow {
   std::string name;   // "--lr"
-  OptionField field;  // holds the default
+  OptionField field;  // its initial value is the default
   std::string help;   // the default follows, unless the help ends with one in words, as in "[all]"
   OptionExtras extras = {};
   std::string group = "";  // in the help; empty: hidden
@@ -71,22 +71,22 @@ struct OptionRow {
   bool is_list() const {
     return is<std::vector<std::string>>() || is<std::vector<double>>() || is<std::vector<std::int64_t>>();
   }
-  // --no-shuffle clears its field.
+  // Returns whether the option clears its field, as --no-shuffle does.
   bool clears() const { return name.starts_with("--no-"); }
-  // On any devices.
+  // Returns whether the option decides the result, whatever the devices are.
   bool decides_result() const;
 };
 
-// In the order of the help.
+// The options in the order of the help.
 const std::vector<OptionRow>& option_rows();
 bool fits(For only, const TrainOptions& options);
-// Throws UsageError for an option that does not fit. why_not_own: open_own_data()'s.
+// Throws UsageError for an option that does not fit. `why_not_own`: the result of open_own_data().
 void check_fits(const OptionRow& row, const TrainOptions& options, const std::string& why_not_own);
-// Null if `train` has no option of that name.
+// Returns null if `train` has no option of that name.
 const OptionRow* find_option_row(std::string_view name);
-// The error's message; that of an OptionError has the options' names for the fields.
+// Returns the message of an error, with options instead of fields if it is an OptionError.
 std::string message_of(const std::exception& error);
-// The option that sets this entry of the recipe, or this field; null if none does.
+// Returns the option that sets this entry of the recipe, or this field; null if there is none.
 const OptionRow* find_option_of_entry(const std::string& entry);
 
 }  // namespace lockstep::app

@@ -11,7 +11,7 @@
 namespace lockstep::app {
 namespace {
 
-// Passes over the data that make about 1000 steps, so that small data are learned, too.
+// Returns the number of epochs with about 1000 steps, so that small data are learned, too.
 std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
   constexpr std::int64_t kSteps = 1000, kFewest = 10, kMost = 100;
   const std::int64_t steps = std::max<std::int64_t>(1, (examples + batch - 1) / batch);
@@ -23,7 +23,7 @@ std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
 DataOptions data_options(const CommonOptions& o) {
   DataOptions options = o.reading;
   options.random_starts = o.trainer.shuffle;
-  // check_fits() says it better than open_data().
+  // check_fits() has the better error message, so open_data() gets the default.
   if (!o.is_language_model()) options.context = DataOptions().context;
   if (!o.color_jitter.empty()) {
     std::vector<double> numbers = o.color_jitter;

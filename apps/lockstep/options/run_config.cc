@@ -29,7 +29,7 @@ bool is_kept(const TrainOptions& o, const OptionRow& row) {
   return row.decides_result() && fits(row.extras.only, o);
 }
 
-// null where the option has no value.
+// Returns null if the option has no value.
 ordered_json value_of(TrainOptions& o, const OptionRow& row) {
   const auto text = [](const std::string& value) {
     return value.empty() ? ordered_json() : ordered_json(to_json_text(value));
@@ -68,7 +68,7 @@ ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
     o.reading.format = schema.format;
     o.reading.task = schema.task;
     if (schema.table) o.reading.target = schema.table->target;
-    // Others keep their own size, which no option names.
+    // Other pictures keep a size that no option can name.
     const auto& input = schema.input;
     if (schema.format == DataFormat::images && input[1] == input[2]) o.reading.image_size = input[1];
   }
@@ -80,7 +80,7 @@ ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
   for (const OptionRow& row : option_rows()) {
     if (!is_kept(o, row)) continue;
     ordered_json value = value_of(o, row);
-    // Without a value of their own, these have 0, which the command line does not take.
+    // A field of these is 0 if the option is not set, but the command line does not accept 0.
     const bool may_be_open = row.name == "--limit-train" || row.name == "--limit-test" || row.name == "--image-size" ||
                              row.name == "--max-pixels";
     if (!value.is_null() && !(may_be_open && value == 0)) values[row.name.substr(2)] = std::move(value);
@@ -117,7 +117,7 @@ RunDescription describe_run(const TrainOptions& o, const ToolJob& job, const Rec
 std::string run_key(const TrainOptions& o, const RunDescription& run) {
   const TrainerOptions& t = o.trainer;
   const std::string* data = run.recipe.at("data").as<std::string>();
-  // As they were given: --watch and --min-delta count for --save-best, too.
+  // Uses the options as given: for --save-best, --watch and --min-delta count, too.
   const std::string text =
       fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(run.recipe), t.epochs, t.max_steps, t.watch.patience,
                   t.watch.metric, t.watch.min_delta, o.reading.limit_validation, fmt::join(o.metrics, ","),
@@ -139,7 +139,7 @@ TrainOptions read_run_config(const std::string& folder, const std::vector<std::s
   options.add_to(*train);
   add_config_option(app);
   try {
-    // Nobody asks the result where to write.
+    // Allows all outputs, because the caller ignores where these options write.
     std::vector<std::string> words{"train", "--allow-output"};
     words.insert(words.end(), more.begin(), more.end());
     Arguments arguments = with_entries(

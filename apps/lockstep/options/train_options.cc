@@ -154,13 +154,13 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
   }
 }
 
-// A table has no best value.
+// --watch must name a number: a table has no best value.
 void TrainOptions::check_watch() const {
   const std::string& watch = trainer.watch.metric;
   if (watch.empty()) return;
   std::vector<std::string> names{"train_loss"};
   if (!is_regression()) names.emplace_back("accuracy");
-  constexpr std::int64_t kManyClasses = std::int64_t{1} << 40;  // the data are not loaded yet
+  constexpr std::int64_t kManyClasses = std::int64_t{1} << 40;  // above any k, because the data are not loaded yet
   for (const Metric& m : make_metrics(*this, kManyClasses)) {
     if (!m.table && m.name != "accuracy") names.push_back(m.name);
   }
@@ -227,7 +227,7 @@ std::unique_ptr<Optimizer> TrainOptions::make_optimizer(const ParameterGroups& p
 }
 
 void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int64_t>& counts) const {
-  // As scikit-learn's: each class has the same share of the loss.
+  // Balances as scikit-learn does: each class has the same share of the loss.
   double examples = 0, classes = 0;
   for (const std::int64_t count : counts) {
     examples += static_cast<double>(count);
@@ -299,7 +299,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
               {"sync_bn", o.sync_bn}};
-  // Such a loss smooths the labels itself.
+  // A loss of the tool's own smooths the labels itself.
   if (t.loss) t.recipe.set("label_smoothing", std::exchange(t.label_smoothing, 0));
   if (o.is_language_model()) {
     t.recipe.update({{"context", o.reading.context},
@@ -311,7 +311,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
   if (o.mixup > 0) t.recipe.set("mixup", o.mixup);
   if (o.cutmix > 0) t.recipe.set("cutmix", o.cutmix);
-  // A text is split and encoded in one way.
+  // A text needs no schema, because there is one way to split and encode it.
   if (o.source && !o.is_language_model() && !is_plain_mnist(*o.source)) {
     t.recipe.set("schema", schema_hash(schema));
     t.recipe.set("val_split", o.reading.val_split);

@@ -23,7 +23,7 @@ struct TrainOptions : CommonOptions {
   bool summary = false;
   bool dry_run = false;
   bool report_origin = false;
-  std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
+  std::int64_t find_lr = 0;  // number of steps of the learning-rate finder; 0: train
   std::string export_file, save, resume, log, plot, trace, report, metrics_file, receipt;
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
@@ -35,7 +35,7 @@ struct TrainOptions : CommonOptions {
   // recipe.
   std::string start_weights;
 
-  // All options, or those of these names.
+  // Adds all options, or those with these names.
   void add_to(CLI::App& app, const std::vector<std::string_view>& names = {});
   std::unique_ptr<Optimizer> make_optimizer(const ParameterGroups& parameters) const;
   TrainerOptions trainer_options(const ToolJob& job) const;
@@ -43,24 +43,24 @@ struct TrainOptions : CommonOptions {
   void balance_classes(TrainerOptions& options, const std::vector<std::int64_t>& counts) const;
   // Sets what --mixup and --cutmix do to batches.
   void mix_examples(TrainerOptions& options, std::int64_t classes) const;
-  // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
-  // model. Options without an effect get a notice and their default, so that they do not change the recipe.
+  // Call it after the parse: sets what the user left open and the model decides. Throws UsageError for options that do
+  // not fit the model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);
-  // The folder of the page of the run: --report, or else --save. Empty: there is none.
+  // Returns the folder of the run's page: --report, or else --save. Empty: there is none.
   std::string report_folder() const { return report == "none" ? "" : report.empty() ? save : report; }
-  // --receipt, or else receipt.json in --save.
+  // Returns options for --receipt, or else for receipt.json in --save.
   ReceiptOptions receipt_options() const;
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;
   void check_finder(const CLI::App& app);
-  // The metric that says which epoch is the best.
+  // Returns the name of the metric that decides which epoch is the best.
   std::string default_watch() const;
-  // --inject-flip STEP:PARAMETER. Step 0 means none.
+  // Parses --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };
 
-// Those of --optimizer.
+// Returns the names that --optimizer takes.
 std::vector<std::string> optimizer_names();
 
 // Parses --balance, which must fit the number of devices; 0 allows any number.

@@ -12,7 +12,7 @@
 namespace lockstep::app {
 namespace {
 
-// The number of characters to insert, remove, or replace (Levenshtein distance).
+// Returns the number of characters to insert, remove, or replace (Levenshtein distance).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);  // distances from the first i characters of a to the first j of b
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -41,7 +41,7 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
 }
 
 std::string unexpected_arguments(const CLI::App& app) {
-  // The outermost command with such words: CLI11 does not pass them on.
+  // Finds the outermost command with unexpected words, because CLI11 does not pass them on.
   const CLI::App* found = &app;
   std::string path;
   while (found->remaining_size() == 0 && !found->get_subcommands().empty()) {

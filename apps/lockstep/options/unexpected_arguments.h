@@ -1,4 +1,4 @@
-// Errors about arguments that no option takes.
+// Error messages for arguments that no option takes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,11 +9,11 @@
 
 namespace lockstep::app {
 
-// "not expected: --modle mlp; did you mean --model? (see lockstep train --help)", for the command given in `app`. Words
-// before a command's name: "not expected before train: --model mlp (see lockstep --help)".
+// Returns "not expected: --modle mlp; did you mean --model? (see lockstep train --help)" for the command given in
+// `app`. For words before a command's name: "not expected before train: --model mlp (see lockstep --help)".
 std::string unexpected_arguments(const CLI::App& app);
 
-// The name most similar to `word`; empty if none is similar enough.
+// Returns the name most similar to `word`; empty if none is similar enough.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
-// How broadcast operands line up. Axes on which each operand behaves alike are merged. The rest is walked in runs along
-// the innermost axis, where each operand either advances or repeats one element.
+// How broadcast operands line up. Adjacent axes are merged if each operand advances on both or repeats on both. The
+// result is walked in runs along the innermost axis, where each operand either advances or repeats one element.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace lockstep::cpu {
 template <std::size_t kOperands>
 class BroadcastPlan {
  public:
-  // Elements [out, out + length) of the result, and the operands' matching first elements.
+  // Elements [out, out + length) of the result, and the index of each operand's first element.
   struct Run {
     std::array<std::int64_t, kOperands> at;
     std::int64_t out;
@@ -50,7 +50,7 @@ class BroadcastPlan {
   // True if the operand repeats one element during a run. Never true for all operands.
   bool repeats(std::size_t operand) const { return axes_[0].step[operand] == 0; }
 
-  // f(run) for the runs that make up elements [begin, end) of the result, in order.
+  // Calls f(run) for the runs that make up elements [begin, end) of the result, in order.
   template <typename F>
   void for_each_run(std::int64_t begin, std::int64_t end, const F& f) const {
     std::array<std::int64_t, Shape::kMaxDim> index{};

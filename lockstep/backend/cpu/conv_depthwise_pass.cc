@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// Images that vectors can read: the images themselves, or a copy in `room`.
+// Returns images that vectors can read: the images themselves, or a copy in `room`.
 StridedImages as_vectors(const StridedImages& images, std::int64_t count, float* room) {
   if (images.vectors()) return images;
   const StridedImages copy = StridedImages::blocked(room, images.channels, images.pixels);
@@ -74,7 +74,7 @@ void DepthwiseWeightPass::pad(const StridedImages& image, std::int64_t begin, st
   const std::int64_t width = p_.columns.input, left = std::min(p_.columns.padding, padded_columns_);
   const std::int64_t columns = std::min(width, padded_columns_ - left);
   const std::int64_t first = begin * p_.rows.stride - p_.rows.padding, rows = p_.rows.extent(end - begin);
-  // The rows that lie in the image.
+  // Rows [inside, past) lie in the image.
   const std::int64_t inside = std::clamp<std::int64_t>(first, 0, p_.rows.input),
                      past = std::clamp<std::int64_t>(first + rows, inside, p_.rows.input);
   const StridedImages in = as_vectors(image.pixels_from(inside * width, (past - inside) * width), 1, copy);

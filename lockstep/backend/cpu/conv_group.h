@@ -11,7 +11,7 @@
 
 namespace lockstep::cpu {
 
-// The most f32 that images computed together may take: about half of a second-level cache. It does not affect the bits.
+// Maximum size in f32 of images computed together: about half of a second-level cache. It does not affect the bits.
 inline constexpr std::int64_t kPanel = 96 << 10;
 
 // A convolution of one group of channels.
@@ -19,9 +19,9 @@ struct ConvGroup {
   ConvAxis rows, columns;
   std::int64_t images, inputs, outputs;  // images, channels of x and of y
   std::int64_t groups;
-  // A channel of y meets its own channel of x alone. All of them count as one group.
+  // Each channel of y depends on the same channel of x alone. All channels count as one group.
   bool depthwise;
-  std::int64_t as_images;  // the algorithm is that for so many images
+  std::int64_t as_images;  // the algorithm is chosen as for this many images
 
   ConvGroup(const Conv2dOptions& o, const View& x, const View& w, const View& y, std::int64_t as = 0)
       : rows{x.shape[2], y.shape[2], w.shape[2], o.stride[0], o.padding[0], o.dilation[0]},
@@ -35,13 +35,13 @@ struct ConvGroup {
   std::int64_t weights() const { return (depthwise ? 1 : inputs) * outputs * taps(); }
 };
 
-// A partial sum of a gradient of weights: the outputs in some rows of some images. It affects the bits.
+// The chunks of outputs, some rows of some images, whose partial sums make a gradient of weights. They affect the bits.
 struct WeightChunks {
   std::int64_t rows, images = 1;
-  std::int64_t count = 1;  // per image, or per `images`
+  std::int64_t count = 1;  // chunks per image, or per `images` images
 
   explicit WeightChunks(const ConvGroup& p) : rows(p.rows.output) {
-    // The most pixels, unless a row has more.
+    // Maximum number of pixels of a chunk, unless a single row has more.
     constexpr std::int64_t kPixels = 128;
     const std::int64_t pixels = p.rows.output * p.columns.output;
     if (pixels < kPixels) {
@@ -58,8 +58,8 @@ struct WeightChunks {
   std::int64_t sums_size(std::int64_t total, std::int64_t size) const {
     return (std::min(kRound, all(total)) + 1) * size;
   }
-  // Returns the gradient of `size` numbers for `total` images, at the end of `scratch`. run(thread, chunk, part, sums)
-  // writes the partial sum of one of `parts` equal parts of the gradient. Calls run in any order. Their results are
+  // Returns the gradient, `size` f32 at the end of `scratch`, for `total` images. run(thread, chunk, part, sums) writes
+  // a chunk's partial sum of one of `parts` equal parts of the gradient. Calls run in any order. Their results are
   // added in the order of the chunks, kRound chunks at a time.
   template <typename F>
   float* sum(const KernelContext& context, std::int64_t total, std::int64_t parts, std::int64_t size, float* scratch,

@@ -30,8 +30,8 @@ StridedImages RowPass::readable(float* from_panel) const {
 }
 
 void RowPass::run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const {
-  // Each thread gets whole groups of images. If there are fewer groups than threads, the output's blocks are divided,
-  // too.
+  // Each thread gets whole groups of images. If there are fewer groups than threads, threads also divide the tiles of
+  // output channels.
   const std::int64_t groups = ceil_div(images_, group_), tiles = ceil_div(to_.channels, kTileColumns);
   const std::int64_t parts = groups >= context.threads ? 1 : std::min<std::int64_t>(tiles, context.threads);
   for_each_thread(context, groups * parts, [&](std::int64_t thread, std::int64_t begin, std::int64_t end) {

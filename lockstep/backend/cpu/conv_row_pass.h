@@ -30,7 +30,7 @@ class RowPass {
     std::vector<Step> steps;
     std::int64_t terms = 0;  // per step
   };
-  // Pixels of all images of a group that meet the same taps, by image.
+  // Pixels of a group of images, image by image, that read through the same taps.
   struct PixelClass {
     Steps whole, part;  // for a chunk of whole blocks, and for the remaining channels
     std::vector<std::int64_t> from, to;
@@ -40,18 +40,18 @@ class RowPass {
                         std::int64_t from_width, std::int64_t to_width, const StridedImages& from,
                         const StridedImages& to) const;
 
-  // Steps over all taps of `blocks` blocks of `channels` channels. Taps that read adjacent pixels become one step if
-  // the channels are all that a pixel has there.
+  // Makes steps over all taps of `blocks` blocks of `channels` channels. Taps that read adjacent pixels become one step
+  // if no other channels lie between the channels of these pixels.
   Steps make_steps(const AxisClass& row, const AxisClass& column, std::int64_t kernel_width, std::int64_t from_width,
                    const StridedImages& from, std::int64_t blocks, std::int64_t channels) const;
 
-  // Columns [column, column + kTileColumns) of `count` images.
+  // Computes columns [column, column + kTileColumns) of `count` images.
   void run_tile(const StridedImages& in, std::int64_t first, std::int64_t count, std::int64_t column,
                 const float* packed, const float* bias, float* to_panel) const;
 
   std::int64_t from_scratch() const { return in_place() ? 0 : round_up(group_ * readable(nullptr).image); }
 
-  // Images as the kernel reads them, in `from_panel` unless they can be used in place.
+  // The images as the kernel reads them: in place if possible, otherwise in `from_panel`.
   bool in_place() const { return depthwise_ ? from_.vectors() : from_.readable(); }
   StridedImages readable(float* from_panel) const;
 

@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// reads(position, tap) is the position read, or negative for padding.
+// reads(position, tap) returns the position that is read, or a negative number for padding.
 template <typename Reads>
 std::vector<AxisClass> classes(std::int64_t positions, std::int64_t taps, const Reads& reads) {
   std::vector<AxisClass> all;

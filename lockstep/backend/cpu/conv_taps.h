@@ -1,5 +1,5 @@
-// Which taps of a convolution's kernel meet which pixels, along one axis and over both. Pixels are sorted into classes
-// by the taps that fall inside the image, so that kernels need not multiply by padding.
+// Which taps of a convolution's kernel read which pixels, along one axis. Positions are sorted into classes by the taps
+// that fall inside the image, so that kernels need not multiply by padding.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace lockstep::cpu {
 struct ConvAxis {
   std::int64_t input, output, taps, stride, padding, dilation;
 
-  // From the first input that an output reads to its last one.
+  // Distance from the first input that an output reads to the last one.
   std::int64_t span() const { return (taps - 1) * dilation; }
-  // From the first input that `outputs` adjacent outputs read to one past their last one.
+  // Number of inputs from the first to the last one that `outputs` adjacent outputs read.
   std::int64_t extent(std::int64_t outputs) const { return (outputs - 1) * stride + span() + 1; }
 };
 
-// Positions of one axis with the same taps at the same distances.
+// Positions of one axis that read through the same taps at the same distances.
 struct AxisClass {
   struct Tap {
     std::int64_t tap, offset;  // offset: from the first tap's read position to this tap's

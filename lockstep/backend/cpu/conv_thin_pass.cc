@@ -11,7 +11,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// An f32 image: the image itself, or a copy in `room`.
+// Returns the image in f32: the image itself, or a copy in `room`.
 StridedImages as_f32(const StridedImages& image, float* room) {
   if (image.dtype == DType::f32) return image;
   const StridedImages copy = StridedImages::channels_last(room, image.channels, image.pixels);
@@ -23,29 +23,29 @@ std::int64_t offset_of(const StridedImages& image, std::int64_t channel) {
   return channel / kBlock * image.block + channel % kBlock * image.channel;
 }
 
-// As a pass sees an axis: what it reads is the input.
+// Returns the axis as a pass sees it: `input` is what the pass reads.
 ConvAxis seen(ConvAxis axis, ConvPass direction) {
   if (direction == ConvPass::backward_data) std::swap(axis.input, axis.output);
   return axis;
 }
 
-// From a column of the result to the one that it reads through a tap.
+// Returns the distance from a column of the result to the column that it reads through a tap.
 std::int64_t reach(const ConvAxis& a, bool backward, std::int64_t tap) {
   return backward ? a.padding - tap * a.dilation : tap * a.dilation - a.padding;
 }
 
-// Room for an f32 copy of an image.
+// Returns the number of f32 that a converted copy of an image needs.
 std::int64_t converted_size(const StridedImages& image) {
   return image.dtype == DType::f32 ? 0 : round_up(image.pixels * image.channels);
 }
 
-// ThinWeightPass keeps this many f32 for a column of taps: the elements of x that its weights multiply, and a 1 for the
-// bias.
+// Returns the number of f32 that ThinWeightPass keeps for a column of taps: the elements of x that its weights
+// multiply, and a 1 for the bias.
 std::int64_t column_height(const ConvGroup& p) { return p.rows.taps * p.inputs + 1; }
 
 std::int64_t thin_weights(const ConvGroup& p) { return round_up(p.columns.taps * column_height(p)); }
 
-// A row's pixels are computed in this many tiles, which read 32 columns each.
+// Returns the number of tiles in which a row's pixels are computed. Each tile reads 32 columns.
 std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - a.span()); }
 
 // to[i * to_stride + j] = from[i + j * from_stride] for `rows` i and `columns` j.
@@ -242,7 +242,7 @@ std::int64_t ThinWeightPass::x_copy_size() const {
   return x_.dtype == DType::f32 ? 0 : round_up(std::min(padded_rows_, p_.rows.input) * p_.columns.input * p_.inputs);
 }
 
-// Vectors of the last weights reach behind the last column.
+// Includes kBlock f32 past the last column, which vectors of the last weights read.
 std::int64_t ThinWeightPass::columns_size() const {
   return round_up(chunks_.images * std::min(chunks_.rows, p_.rows.output) * padded_columns_ * height_ + kBlock);
 }
@@ -309,7 +309,7 @@ void ThinWeightPass::pad(const StridedImages& images, std::int64_t begin, std::i
   const std::int64_t columns = std::min(width, padded_columns_ - left);
   const std::int64_t first = begin * p_.rows.stride - p_.rows.padding,
                      rows = (end - begin - 1) * p_.rows.stride + p_.rows.span() + 1;
-  // The rows that lie in the image.
+  // Rows [inside, past) lie in the image.
   const std::int64_t inside = std::clamp<std::int64_t>(first, 0, p_.rows.input),
                      past = std::clamp<std::int64_t>(first + rows, inside, p_.rows.input);
   const StridedImages image = as_f32(images.pixels_from(inside * width, (past - inside) * width), copy);
@@ -320,7 +320,7 @@ void ThinWeightPass::pad(const StridedImages& images, std::int64_t begin, std::i
 }
 
 void ThinWeightPass::stack(const float* padded, std::int64_t rows, float* columns) const {
-  // Rows of taps that are neighbors, and their channels, lie at one distance.
+  // With dilation 1, the channels of all rows of taps have one stride, so one transposition copies them.
   const std::int64_t joined = p_.rows.dilation == 1 ? p_.rows.taps : 1, row_size = padded_columns_ * p_.inputs;
   vectorized([&] {
     for (std::int64_t row = 0; row < rows; ++row, columns += padded_columns_ * height_) {

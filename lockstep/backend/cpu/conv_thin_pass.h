@@ -1,6 +1,6 @@
-// Direct convolutions that compute few channels: the forward pass, and the gradient of the data. Sixteen pixels of a
-// row lie side by side in a vector, where RowPass would leave most of a vector of channels unused. Sums have RowPass's
-// order.
+// Direct convolutions that compute few channels: the forward pass, and the gradient of the data. A vector holds 16
+// pixels of a row, because RowPass would leave most of a vector of channels unused. The order of the sums is that of
+// RowPass.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace lockstep::cpu {
 
 class ThinPass {
  public:
-  // True if RowPass would compute at least twice as many products, those for padding of vectors included.
+  // True if this pass supports `p` and RowPass would compute at least twice as many products, vector padding included.
   static bool pays(const ConvGroup& p, ConvPass direction);
 
   ThinPass(const ConvGroup& p, ConvPass direction, const StridedImages& from, const StridedImages& to);
@@ -26,11 +26,11 @@ class ThinPass {
   // Number of f32 for each thread.
   std::int64_t scratch() const;
 
-  // `packed` as for RowPass; `bias` or null.
+  // `packed` is as for RowPass; `bias` may be null.
   void run(const KernelContext& context, const float* packed, const float* bias, float* scratch) const;
 
  private:
-  // Rows of the result that meet the same rows of taps.
+  // Rows of the result that read through the same rows of taps.
   struct RowClass {
     std::vector<AxisClass::Position> rows;
     std::vector<Step> whole, part;  // for a chunk of whole blocks, and for the remaining channels
@@ -38,37 +38,37 @@ class ThinPass {
 
   std::int64_t terms() const { return from_.channels * taps_; }
   std::int64_t weights_size() const { return round_up(to_.channels * terms()); }
-  // Room behind the last row, because vectors reach beyond it.
+  // Includes room past the last row, because vectors extend past it.
   std::int64_t panel_size() const { return rows_.input * from_.channels * kTileColumns + kTileColumns; }
 
   // Steps over all taps of `blocks` blocks of `channels` channels.
   std::vector<Step> make_steps(const AxisClass& row, std::int64_t blocks, std::int64_t channels) const;
-  // Copies packed weights: for each channel of the result by blocks of channels, then taps.
+  // Copies packed weights to [channels of the result, blocks of channels, taps, channels of a block].
   void arrange(const float* packed, float* weights) const;
-  // Copies 32 columns of an image's rows, the first of which is `column`. Padding is 0.
+  // Copies 32 columns of each row of an image, starting at `column`. Padding is 0.
   void fill(const StridedImages& image, std::int64_t column, float* panel) const;
   void run_rows(const RowClass& c, const StridedImages& to, std::int64_t column, const float* panel,
                 const float* weights, const float* bias, float* sums) const;
 
-  // As the pass sees them: inputs are read, outputs are written.
+  // The axes as the pass sees them: it reads inputs and writes outputs.
   ConvAxis rows_, columns_;
   bool backward_;
   StridedImages from_, to_;
   std::int64_t images_, taps_;
   std::int64_t chunk_;          // blocks of channels per partial sum
-  std::int64_t left_;           // from a column of the result to the first one that it reads
-  std::int64_t tiles_, width_;  // of a row: number of tiles, pixels in each
+  std::int64_t left_;           // from a column of the result to the first column that it reads
+  std::int64_t tiles_, width_;  // number of tiles in a row, and of pixels in a tile
   std::vector<RowClass> classes_;
   std::vector<std::int64_t> weight_rows_, sum_rows_;
 };
 
-// The gradient of the weights with few outputs: all weights of an output lie side by side in vectors. In a copy of x,
-// the elements that one column of taps reads lie side by side, and the next column's follow, so that the elements that
-// all taps of a pixel read are contiguous. Sums have WeightPass's order.
+// The gradient of the weights for few outputs: vectors hold all weights of an output side by side. A copy of x keeps
+// the elements that one column of taps reads contiguous, followed by those of the next column, so that all elements
+// that a pixel's taps read are contiguous. The order of the sums is that of WeightPass.
 class ThinWeightPass {
  public:
-  // True if WeightPass would compute at least twice as many products, those for padding of vectors included, and a row
-  // of columns is small.
+  // True if this pass supports `p`, a row of columns is small, and WeightPass would compute at least twice as many
+  // products, vector padding included.
   static bool pays(const ConvGroup& p);
 
   ThinWeightPass(const ConvGroup& p, const StridedImages& x, const StridedImages& dy);
@@ -76,30 +76,30 @@ class ThinWeightPass {
   // Number of f32.
   std::int64_t scratch(std::int64_t threads) const;
 
-  // Without `db`, that gradient is not written.
+  // `db` may be null.
   void run(const KernelContext& context, float* dw, float* db, float* scratch) const;
 
  private:
-  // Parts of a thread's memory: all of it, rows of an image with padding, converted rows, and columns.
+  // Sizes of a thread's memory in f32: of all of it, padded rows of an image, converted rows, and columns.
   std::int64_t thread_scratch() const;
   std::int64_t padded_size() const;
   std::int64_t x_copy_size() const;
   std::int64_t columns_size() const;
 
-  // The partial sum of a chunk: `width_` for each output.
+  // Computes the partial sum of a chunk: `width_` f32 for each output.
   void run_chunk(std::int64_t chunk, float* sums, float* scratch) const;
-  // Copies what rows [begin, end) of the result meet in an image: for each row by channels. Padding is 0. `copy` is
-  // room for converted rows.
+  // Copies the rows of an image that rows [begin, end) of the result read, each row channel by channel. Padding is 0.
+  // `copy` is room for converted rows.
   void pad(const StridedImages& image, std::int64_t begin, std::int64_t end, float* padded, float* copy) const;
-  // For each column of `rows` rows of the result: copies what a column of taps meets, followed by a 1 for the bias.
+  // For `rows` rows of the result and each padded column: writes what a column of taps reads, then a 1 for the bias.
   void stack(const float* padded, std::int64_t rows, float* columns) const;
 
   ConvGroup p_;
   StridedImages x_, dy_;
   WeightChunks chunks_;
-  std::int64_t height_, width_;  // numbers of a column of taps, and of an output's weights in whole blocks
+  std::int64_t height_, width_;  // f32 of a column of taps, and of an output's weights in whole blocks
   std::int64_t padded_rows_, padded_columns_;
-  std::vector<PixelPair> pixels_;  // of a chunk: in dy, and among the columns
+  std::vector<PixelPair> pixels_;  // offsets of a chunk's pixels in dy and in the columns
 };
 
 }  // namespace lockstep::cpu

@@ -141,7 +141,7 @@ void WeightPass::add(PixelProduct& p, const std::vector<PixelPair>& pixels, std:
 void WeightPass::run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
                           std::int64_t tile, std::int64_t block, float* packed) const {
   const std::int64_t columns = std::min(kTileColumns, p_.outputs - tile * kTileColumns);
-  // The taps of a call: in a padded copy, all of a row of taps, unless these are apart.
+  // Number of taps per call: in a padded copy, a whole row of taps, unless dilation separates them.
   const std::int64_t joined = !blocks_ && p_.columns.dilation == 1 ? p_.columns.taps : 1, taps = p_.taps();
   PixelProduct p{.row_count = joined * (blocks_ ? kBlock : p_.inputs),
                  .y_block = dy.block,

@@ -12,8 +12,8 @@
 
 namespace lockstep::cpu {
 
-// The gradient of the weights. If the inputs fill their blocks, the 16 channels of a block are the rows of a register
-// tile, and a tap's pixels omit the padding. Otherwise the inputs of adjacent taps are rows, in a padded copy of x.
+// The gradient of the weights. The rows of a register tile are the 16 input channels of a block, and pixels omit
+// padding. If blocks are not full, the rows are the input channels of adjacent taps, in a padded copy of x.
 class WeightPass {
  public:
   // `only_bias`: for run_bias() alone.
@@ -31,7 +31,7 @@ class WeightPass {
 
  private:
   std::int64_t padded_pixels() const { return padded_rows_ * padded_columns_; }
-  // The offset from the element that the first tap reads to the one that `tap` reads, in a padded copy.
+  // Returns the offset, in a padded copy, from the element that the first tap reads to the one that `tap` reads.
   std::int64_t tap_offset(std::int64_t tap) const {
     const std::int64_t row = tap / p_.columns.taps * p_.rows.dilation, column = tap % p_.columns.taps;
     return (row * padded_columns_ + column * p_.columns.dilation) * p_.inputs;
@@ -43,17 +43,17 @@ class WeightPass {
   }
   std::int64_t dy_scratch() const { return dy_.vectors() ? 0 : group_ * dy_.pixels * round_up(dy_.channels); }
 
-  // The arrangement of x that the kernels read.
+  // Returns x as the kernels read it: in place, or as a copy at `data`.
   StridedImages input_panel(float* data) const;
 
   StridedImages input(std::int64_t first, std::int64_t count, float* panel) const;
 
   StridedImages gradient(std::int64_t first, std::int64_t count, float* panel) const;
 
-  // The pixels that meet a tap, in a chunk of rows of each image of a partial sum.
+  // Returns the pixels of a chunk that meet a tap inside the image.
   std::vector<PixelPair> make_pixels(std::int64_t chunk, std::int64_t tap, const StridedImages& x,
                                      const StridedImages& dy) const;
-  // For sums of dy alone; x stays at one element.
+  // Makes pixels for sums of dy alone; x stays at one element.
   std::vector<PixelPair> make_bias_pixels(std::int64_t chunk, const StridedImages& dy) const;
   // Calls f(image, row, column) for each output of a chunk.
   template <typename F>
@@ -65,8 +65,8 @@ class WeightPass {
     }
   }
 
-  // Calls f(image, chunk, number of the chunk's images) for the chunks of `count` images. One chunk at a time stays in
-  // the first-level cache.
+  // Calls f(first image, chunk, number of images) for the chunks of `count` images. One chunk at a time stays in the
+  // first-level cache.
   template <typename F>
   void for_each_chunk(std::int64_t count, const F& f) const {
     for (std::int64_t n = 0; n < count; n += chunks_.images) {
@@ -80,7 +80,7 @@ class WeightPass {
   void run_unit(const StridedImages& x, const StridedImages& dy, std::int64_t first, std::int64_t count,
                 std::int64_t tile, std::int64_t block, float* packed) const;
 
-  // Converts to [O, I, taps].
+  // Converts a part of the gradient to [O, I, taps].
   void unpack(const float* packed, std::int64_t tile, std::int64_t block, float* dw) const;
 
   ConvGroup p_;

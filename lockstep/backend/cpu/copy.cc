@@ -16,11 +16,11 @@ using cpu::convert;
 
 constexpr std::int64_t kElementsPerChunk = 16384;
 
-// Rows that are contiguous on both sides.
+// Converts a row that is contiguous on both sides.
 template <typename To, typename From>
 void convert_row(const From* x, To* y, std::int64_t n) {
   if constexpr (std::is_same_v<From, To>) {
-    // Rows of a head, say, are too short for calls.
+    // A memcpy call costs too much for short rows, such as those of an attention head.
     constexpr std::int64_t kPiece = 64 / sizeof(To);
     if (n > 8 * kPiece) {
       std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
@@ -43,7 +43,7 @@ void transpose_tile(const From* x, std::int64_t x_stride, To* y, std::int64_t y_
   }
 }
 
-// Offsets on both sides of the elements over all axes except two, which may be one, from element number `i` on.
+// Source and destination offsets over all axes except skip_a and skip_b, which may be equal, from element `i` on.
 class Offsets {
  public:
   Offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
@@ -57,7 +57,7 @@ class Offsets {
     }
   }
 
-  // Divisions would take longer than a short row.
+  // Moves on without divisions, which would take longer than a short row.
   void advance() {
     for (int axis = 0; axis < dim_; ++axis) {
       Axis& a = axes_[axis];
@@ -76,7 +76,7 @@ class Offsets {
   struct Axis {
     std::int64_t place, extent, stride, to;
   };
-  Axis axes_[Shape::kMaxDim];  // the last one first
+  Axis axes_[Shape::kMaxDim];  // last axis first
   int dim_ = 0;
 };
 

@@ -18,7 +18,7 @@ void visit_narrow(DType dtype, const Visitor& visitor) {
   dtype == DType::f32 ? visitor(float{}) : visitor(BFloat16{});
 }
 
-// Calls visitor with an element of a floating dtype; any other is an error of `operation`.
+// Calls visitor with an element of a floating dtype; any other dtype is an error that names `operation`.
 template <typename Visitor>
 void visit_floating(DType dtype, std::string_view operation, const Visitor& visitor) {
   if (dtype == DType::f64) return visitor(double{});
@@ -37,7 +37,7 @@ void visit_bits(DType dtype, const Visitor& visitor) {
   }
 }
 
-// The value used in computation.
+// Returns the value that computations use.
 template <typename T>
 auto widened(T x) {
   if constexpr (is_half<T>) {
@@ -69,7 +69,7 @@ T rounded(double x) {
 template <typename T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// vectorized(f) for loops over elements T. Those of 64 bits are rare: they are compiled once, for the baseline.
+// Calls vectorized(f) for loops over elements T. Loops over 64-bit elements are rare, so only the baseline is compiled.
 template <typename T, typename F>
 void vectorized_as(const F& f) {
   if constexpr (sizeof(T) == 8) {
@@ -78,7 +78,7 @@ void vectorized_as(const F& f) {
     vectorized(f);
   }
 }
-// parallel_vector_loop() for elements T.
+// Like parallel_vector_loop(), for elements T.
 template <typename T, typename F>
 void parallel_element_loop(const KernelContext& ctx, std::int64_t count, const F& f) {
   constexpr std::int64_t kGrain = 16384;

@@ -24,7 +24,7 @@ inline bool knows_f16(const kernels::CopyStrided&) { return true; }
 inline bool knows_f16(const kernels::Take&) { return true; }
 inline bool knows_f16(const kernels::Scatter&) { return true; }
 
-// Whether the call has an f16 operand. Spans never have.
+// Whether the call has an f16 operand. Spans of views never hold f16.
 bool has_f16(const auto& call) {
   bool found = false;
   const auto look = [&](const auto& views) {
@@ -66,7 +66,7 @@ struct ThroughF32 {
       });
     }
     kernels.run(ctx, in_f32);
-    // After all inputs have been read, because an output may be an input.
+    // Round after the kernel has read all inputs, because an output may alias an input.
     for (const Copy& copy : results) {
       parallel_vector_loop(ctx, copy.f16.numel(),
                            [x = copy.f32.get(), y = copy.f16.as<Float16>()](std::int64_t i) { y[i] = Float16(x[i]); });

@@ -19,8 +19,8 @@ namespace lockstep {
 namespace cpu {
 namespace {
 
-// The weights [O, I, taps] of a group. In the forward pass, columns are outputs and the sum is over inputs; for the
-// gradient of the data, the reverse. A channel of a depthwise convolution has a sum of its own.
+// Returns the weights [O, I, taps] of a group. In the forward pass, columns are outputs and sums run over inputs; for
+// the gradient of the data, the reverse. In a depthwise convolution, a channel's sum has no other channels.
 Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType rounded) {
   const std::int64_t taps = p.taps();
   Weights weights{.data = w, .taps = taps, .rounded = rounded};
@@ -36,7 +36,7 @@ Weights weights_of(const ConvGroup& p, const float* w, ConvPass pass, DType roun
   return weights;
 }
 
-// All images in memory that allows taking the channels of a group: a copy if a group begins within a block of channels.
+// Images from which the channels of one group can be sliced: a copy if groups begin within a block of channels.
 class Groups {
  public:
   Groups(const View& v, std::int64_t groups, bool filled) : images_(StridedImages::of(v)), count_(v.shape[0]) {
@@ -186,7 +186,7 @@ class F32Conv final : public ConvKernels {
                                                 : WinogradTiles{p.rows, p.columns};
   }
 
-  // A pass used only for its weights.
+  // Returns a pass that is used only to transform weights.
   static WinogradPass winograd_weights(const ConvGroup& p, ConvPass direction) {
     const bool backward = direction == ConvPass::backward_data;
     const StridedImages from = StridedImages::blocked(nullptr, backward ? p.outputs : p.inputs, 1);

@@ -1,4 +1,4 @@
-// Convolutions summed in f32, on f32_kernels.h. The bits of a result depend on shapes and values alone, not on the
+// Convolutions summed in f32 by f32_kernels.h. The bits of a result depend on shapes and values alone, not on the
 // number of threads, the processor, or the layout.
 #pragma once
 

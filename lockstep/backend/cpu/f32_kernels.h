@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 // Offsets and distances are in elements. A block is 16 columns, the width of F32x16; a tile is two blocks.
 inline constexpr std::int64_t kBlock = 16, kTileColumns = 2 * kBlock;
 
-// Where a run of a sum's terms begins: in a row of x, and in the packed weights of a tile.
+// Offsets at which a run of a sum's terms begins: in a row of x, and in the packed weights of a tile.
 struct Step {
   std::int64_t x, w;
 };
@@ -32,8 +32,8 @@ struct RowProduct {
   std::int64_t terms = 0;  // per step
   const float* w = nullptr;
   std::int64_t blocks = 0;  // 1 or 2
-  // From w to the weights of the next call, which the second-level cache fetches meanwhile if steps have 16 terms. 0:
-  // none.
+  // Distance from w to the weights of the next call, which are prefetched into the second-level cache if steps have 16
+  // terms. 0: none.
   std::int64_t ahead = 0;
   bool accumulate = false;
   const float* bias = nullptr;  // one for each column, or null
@@ -61,26 +61,26 @@ struct PixelProduct {
   bool accumulate = false;
 };
 
-// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. Transformed, a tile or a
-// kernel of 3 x 3 taps is 6 x 6 numbers, its frequencies.
+// Winograd's algorithm, F(4 x 4, 3 x 3), computes tiles of 4 x 4 outputs from 6 x 6 inputs. The transform of such a
+// tile, or of a kernel of 3 x 3 taps, has 6 x 6 elements, its frequencies.
 inline constexpr std::int64_t kWinogradTile = 4, kWinogradFrequencies = 36;
 
 // Tiles of images. Tile (r, c) of an image is the square of pixels that begins at row 4 r - row_padding and column 4 c
-// - column_padding. 16 channels of frequency f of tile t are at f * frequency + block * transformed_block + 16 t.
+// - column_padding. Frequency f of tile t has 16 channels of block b at f * frequency + b * transformed_block + 16 t.
 struct WinogradPatches {
   float* images = nullptr;  // 16 channels of a pixel side by side
   std::int64_t image = 0, block = 0, row = 0, pixel = 0;
   std::int64_t rows = 0, columns = 0;  // of an image
   std::int64_t row_padding = 0, column_padding = 0;
   std::int64_t tile_rows = 0, tile_columns = 0;  // of an image
-  std::int64_t first = 0, count = 0;             // tiles, counted over the images
+  std::int64_t first = 0, count = 0;             // tiles, counted across all images
   std::int64_t blocks = 0;
   float* transformed = nullptr;
   std::int64_t frequency = 0, transformed_block = 0;
   const float* bias = nullptr;  // added to outputs: one for each channel, or null
 };
 
-// `count` kernels of 3 x 3 taps side by side; a multiple of 16. Turned: tap 8 - t replaces tap t.
+// `count` kernels of 3 x 3 taps, a multiple of 16, side by side. `turned`: tap 8 - t replaces tap t.
 struct WinogradWeights {
   float* taps = nullptr;
   std::int64_t tap = 0;
@@ -101,15 +101,15 @@ struct F32Kernels {
   void (*winograd_input)(const WinogradPatches&);  // 6 x 6 pixels of each tile -> transformed
   void (*winograd_output)(
       const WinogradPatches&);  // transformed -> 4 x 4 pixels of each tile, cut off at the images' edges
-  void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed: its transpose
+  void (*winograd_output_gradient)(const WinogradPatches&);  // 4 x 4 pixels of each tile -> transformed; transposed
   void (*winograd_weights)(const WinogradWeights&);          // taps -> transformed
-  void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps: its transpose
-  // Adds products in registers, `rounds` of them in each of many sums: the most that a core can do, for measurements.
-  // Returns the number of additions and multiplications.
+  void (*winograd_weight_gradient)(const WinogradWeights&);  // transformed -> taps; transposed
+  // Runs `rounds` fused multiply-adds in registers on each of several sums: the most that a core can do, for
+  // measurements. Returns the number of additions and multiplications.
   double (*fma_peak)(std::int64_t rounds);
 };
 
-// The kernels for an instruction set, which the processor must have; without one, for the set of simd().
+// Returns the kernels for an instruction set that the processor must support; by default, for that of simd().
 const F32Kernels& f32_kernels(Simd simd);
 const F32Kernels& f32_kernels();
 

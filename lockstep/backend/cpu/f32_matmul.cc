@@ -12,11 +12,11 @@ namespace lockstep {
 namespace cpu {
 namespace {
 
-// Rows computed together. With kPackedTerms of their terms, they stay in the second-level cache. Neither affects the
-// bits.
+// Number of rows that are computed together. kPackedTerms terms of these rows stay in the second-level cache. Neither
+// constant affects the bits.
 constexpr std::int64_t kRows = 96, kPackedTerms = 2 * kTerms;
-// Rows of a transposed a that lie side by side in a copy, term after term, so that a register tile reads from one
-// place.
+// Number of rows of a transposed a that lie side by side in a copy, term after term, so that a register tile reads
+// contiguous memory.
 constexpr std::int64_t kSideRows = 12;
 // The terms' offsets in such a copy of a, and in a packed tile of b.
 constexpr auto kTermsOfTile = [] {
@@ -24,9 +24,9 @@ constexpr auto kTermsOfTile = [] {
   for (std::int64_t t = 0; t < kTerms; ++t) terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
   return terms;
 }();
-// The most f32 for packed weights, unless one tile takes more.
+// Maximum number of f32 of packed weights, unless one tile takes more.
 constexpr std::int64_t kPacked = 1 << 17;
-// Below so many rows, packing b takes a noticeable part of a product, unless b is so small that a task takes longer.
+// Below kFewRows, packing b is a noticeable part of a product; below kSmallWeights, a task takes longer than packing.
 constexpr std::int64_t kFewRows = 512, kSmallWeights = 1 << 12;
 
 Weights weights_of(const View& b, bool transposed, DType rounded) {
@@ -105,22 +105,22 @@ class Product {
     return images;
   }
 
-  // Adjacent columns of a stay adjacent in a copy and become the rows of pixel_product.
+  // True if a is f32 and transposed. Its adjacent rows stay adjacent in a copy and become the rows of pixel_product.
   bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
-  // Rows at distances that are multiples of 256 share a few sets of the first-level cache and would be evicted before
+  // Rows whose stride is a multiple of 256 elements share few sets of the first-level cache and would be evicted before
   // the next tile reads them.
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
-  // The size of a tile of rows of c that cannot be written in place.
+  // Number of f32 in a tile of rows of c, if c cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
   std::int64_t copy_size() const {
     if (transposed_a()) return ceil_div(rows_, kSideRows) * side_size();
     return copies_a() ? rows_ * copied_row() : 0;
   }
-  // The size of a copy of kSideRows rows.
+  // Number of f32 in a copy of kSideRows rows.
   std::int64_t side_size() const { return depth_ * kSideRows; }
 
-  // Terms [term, term + terms) of rows [first, first + count) of a, in f32.
+  // Copies terms [term, term + terms) of rows [first, first + count) of a, in f32.
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     const StridedImages from = a_.slice(term, terms).pixels_from(first, count);
     if (transposed_a()) {
@@ -180,7 +180,7 @@ class Product {
     } while (t < terms);
   }
 
-  // The same sums, from a copy of a whose rows are side by side.
+  // Computes the same sums from a copy of a whose rows lie side by side.
   void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
                         const float* bias, const float* packed, float* sums) const {
     const std::int64_t row = in_place_ ? n_ : kTileColumns;
@@ -211,7 +211,7 @@ class Product {
 
   StridedImages a_;
   Weights b_;
-  const float* prepared_;  // b, packed; or null
+  const float* prepared_;  // packed b, or null
   const float* bias_;
   View c_;
   std::int64_t m_, k_, n_;
@@ -226,7 +226,7 @@ class F32Matmul final : public MatmulKernels {
  public:
   std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b, DType) const override {
     const std::int64_t size = weights_of({.shape = b}, options.transpose_b, DType::f32).packed_size();
-    // Padding of few terms or columns would take many times the memory.
+    // With few terms or columns, padding would more than double the memory.
     return rows >= kFewRows || b.numel() < kSmallWeights || size > 2 * b.numel() ? 0 : size;
   }
   using MatmulKernels::run;

@@ -11,7 +11,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// Packs f32 weights in whole tiles, as most are. Returns false for others.
+// Packs a whole tile of f32 weights, the usual case. Returns false in other cases.
 bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float* packed) {
   if (w.dtype != DType::f32 || w.rounded != DType::f32 || column + kTileColumns > w.columns || term + kBlock > w.terms)
     return false;
@@ -21,11 +21,11 @@ bool pack_whole(const Weights& w, std::int64_t column, std::int64_t term, float*
       std::memcpy(packed + i * kTileColumns, in + i * w.term_stride, kTileColumns * sizeof(float));
     return true;
   }
-  // The 16 terms of a column with their taps, side by side.
+  // The 16 terms of a column and their taps are contiguous.
   if (w.term_stride == w.taps) {
     const std::int64_t taps = w.taps;
     for (std::int64_t j = 0; j < kTileColumns; j += 4) {
-      // Prefetch the next terms: columns are more separate streams than the processor's prefetcher follows.
+      // Prefetch the next terms: the processor's prefetcher cannot follow as many streams as there are columns.
       for (std::int64_t i = j; i < j + 4; ++i) __builtin_prefetch(in + i * w.column_stride + 2 * kBlock * taps);
       for (std::int64_t k = 0; k < kBlock * taps; k += 4) {
         float four[16];

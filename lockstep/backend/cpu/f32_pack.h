@@ -1,6 +1,6 @@
-// Weights in the order that row_product and column_product read: by tiles of columns; in a tile by 16 terms of the sum,
-// then by tap, then by term. A tap of 16 terms is 16 rows of the tile's columns; if fewer terms are left, a tap has as
-// many rows. Columns beyond the last are 0.
+// Weights in the order that row_product and column_product read: by tile of columns; in a tile by block of 16 terms of
+// the sum, then by tap, then by term. A tap of a block is 16 rows of the tile's columns; in the last block, it has as
+// many rows as terms are left. Columns past the last one are 0.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep::cpu {
 
 inline constexpr std::int64_t kTap = kBlock * kTileColumns;
 
-// A matrix of `terms` rows and `columns` columns, each element of which is `taps` numbers side by side.
+// A matrix of `terms` rows and `columns` columns, each of whose elements is `taps` values side by side.
 struct Weights {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -27,13 +27,13 @@ struct Weights {
   // The sizes of a packed tile and of all packed tiles, in f32.
   std::int64_t tile_size() const { return term_blocks() * taps * kTap; }
   std::int64_t packed_size() const { return tiles() * tile_size(); }
-  // Some of the terms of the columns from `column` on.
+  // Returns terms [term, term + term_count) of columns [column, column + count).
   Weights part(std::int64_t column, std::int64_t count, std::int64_t term, std::int64_t term_count) const;
 };
 
 // Packs 16 terms of a tile, all taps, into taps * kTap elements.
 void pack_terms(const Weights& w, std::int64_t tile, std::int64_t term_block, float* packed);
-// Packs all.
+// Packs all tiles.
 void pack(const KernelContext& context, const Weights& w, float* packed);
 
 }  // namespace lockstep::cpu

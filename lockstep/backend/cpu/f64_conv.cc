@@ -31,7 +31,7 @@ void for_each_pixel(const Shape& shape, const F& f) {
   }
 }
 
-// The pixel of x that output pixel (p, q) multiplies by weight (i, j); `inside` the image or in its padding.
+// The pixel of x that output pixel (p, q) multiplies by weight (i, j). `inside`: in the image, not in its padding.
 struct Source {
   Source(const Conv2dOptions& o, const Shape& x, std::int64_t p, std::int64_t q, std::int64_t i, std::int64_t j)
       : h(p * o.stride[0] + i * o.dilation[0] - o.padding[0]), w(q * o.stride[1] + j * o.dilation[1] - o.padding[1]),

@@ -85,7 +85,7 @@ class CpuIndex final : public IndexKernels {
       using Bits = decltype(bits);
       const auto* in = static_cast<const Bits*>(call.x.data);
       auto* out = static_cast<Bits*>(call.y.data);
-      // A thread gets whole columns, so the last one is the last one.
+      // A thread gets whole columns, so the last of equal indices wins.
       parallel_for(ctx, call.x.shape[0] * strips, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t strip = begin; strip < end; ++strip) {
           const std::int64_t a = strip / strips, first = strip % strips * kColumns;
@@ -102,7 +102,7 @@ class CpuIndex final : public IndexKernels {
   }
 
  private:
-  // A thread gets whole columns, so it makes each of their sums alone, in the order of the index.
+  // A thread gets whole columns, so it computes each sum alone, in the order of the index.
   template <typename T, typename Sum>
   static void add_up(const KernelContext& ctx, const T* x, const Shape& shape, const View& index, Sum* sums,
                      std::int64_t m) {

@@ -12,7 +12,7 @@
 
 namespace lockstep::cpu {
 
-// The sum of term(i) over [0, n). Call it in vectorized().
+// Returns the sum of term(i) over [0, n). Call it in vectorized().
 template <typename F>
 double lane_sum(std::int64_t n, const F& term) {
   constexpr std::int64_t kLanes = 16;
@@ -35,7 +35,7 @@ double lane_sum(std::int64_t n, const F& term) {
   return lanes[0];
 }
 
-// The largest of term(i) over [0, n), ignoring NaN; minus infinity if there is none. Call it in vectorized().
+// Returns the largest term(i) over [0, n), ignoring NaN; minus infinity if there is none. Call it in vectorized().
 template <typename F>
 auto lane_max(std::int64_t n, const F& term) {
   using C = decltype(term(n));
@@ -72,7 +72,7 @@ void block_sums(const KernelContext& ctx, std::int64_t n, double* sums, const F&
   });
 }
 
-// The total, added in the tree of base/tree.h.
+// Returns the sum of `sums`, added in the tree of base/tree.h.
 inline double tree_total(const double* sums, std::int64_t count) {
   return tree_fold(
              0, static_cast<std::size_t>(count), [=](std::size_t i) { return std::optional(sums[i]); },

@@ -8,8 +8,8 @@
 namespace lockstep::cpu {
 namespace {
 
-// A row of an image with few channels, whose numbers are computed side by side from rows of another image. Number e
-// comes from `count[e]` adjacent pixels, beginning at pixel `column[e]`. Vectors may reach behind the last number.
+// A row of an image with few channels, whose elements are computed side by side from rows of another image. Element e
+// comes from `count[e]` adjacent pixels, beginning at pixel `column[e]`. Vectors may extend past the last element.
 struct GatheredRow {
   GatheredRow(const std::vector<Range>& columns, const Planes& from)
       : channels(from.channels), width(static_cast<std::int64_t>(columns.size())), from(from) {
@@ -25,8 +25,8 @@ struct GatheredRow {
     }
   }
 
-  // Copies pixel s of those that pixels [begin, begin + n) come from. They lie in `row`, which is in `plane`. Copies of
-  // constant size also read and write behind a pixel, which the next one overwrites.
+  // Copies source pixel s of each of the pixels [begin, begin + n) from `row`, a row of `plane`. Copies of constant
+  // size also read and write past a pixel; the next copy overwrites what they wrote there.
   template <typename T, typename To>
   void gather(std::int64_t s, std::int64_t begin, std::int64_t n, const T* row, std::int64_t plane, To* to) const {
     const auto copy = [=, source = sources.data() + s * width + begin, step = channels](const auto size) {
@@ -51,15 +51,15 @@ struct GatheredRow {
   Planes from;
   std::int32_t most = 0;  // the largest count
   std::vector<std::int32_t> column, count;
-  std::vector<std::int64_t> sources;  // of each pixel, in the row that it comes from
+  std::vector<std::int64_t> sources;  // offsets of each pixel's sources in their row
 };
 
-// Numbers of a row computed together, and room for vectors that reach behind them.
+// Number of a row's elements that are computed together, and the room for vectors that extend past them.
 constexpr std::int64_t kGathered = 256, kRoom = kGathered + kChannelBlock;
 
 constexpr std::int64_t whole_blocks(std::int64_t n) { return (n + kChannelBlock - 1) / kChannelBlock * kChannelBlock; }
 
-// Lanes of channels would be mostly empty. Plain images have one channel each here.
+// Whether lanes of channels would be mostly empty. A plain image has one channel per plane here.
 bool gathers(const Planes& planes) { return planes.channels < kChannelBlock; }
 
 // Calls f(plane, row, first pixel, pixels) for parts of all rows.
@@ -118,9 +118,9 @@ template <typename T>
 void max_backward_gathered(KernelContext& ctx, const Planes& in, const Planes& out, const std::vector<Range>& rows,
                            const std::vector<Range>& columns, const T* dy, const std::int64_t* where, T* dx) {
   const GatheredRow row(columns, out);
-  std::vector<std::int32_t> at;  // the column of each number
+  std::vector<std::int32_t> at;  // the column of each element
   for (std::int32_t w = 0; w < in.width; ++w) at.insert(at.end(), static_cast<std::size_t>(in.channels), w);
-  at.resize(at.size() + kChannelBlock);  // vectors read past the last number
+  at.resize(at.size() + kChannelBlock);  // vectors read past the last element
   for_gathered<T>(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t pixels) {
     const std::int64_t begin = w * in.channels, n = pixels * in.channels, whole = whole_blocks(n);
     const std::int32_t *count = row.count.data() + begin, *own = at.data() + begin;

@@ -21,8 +21,8 @@ using cpu::Panel;
 
 constexpr std::int64_t kUnitsPerChunk = 4;
 
-// One number per column of a panel. Loops over all columns become a few vector instructions, and the compiler keeps
-// such arrays in registers as long as loops over rows index them by constants.
+// One value per column of a panel. Loops over all columns become a few vector instructions, and the compiler keeps such
+// arrays in registers as long as loops over rows index them by constants.
 template <typename C>
 using Columns = std::array<C, kColumns>;
 
@@ -65,7 +65,7 @@ void for_columns(const Panel& p, const Body& body) {
   }
 }
 
-// The same for y[i] = value(i, j); value may read y[i].
+// Like for_columns(), for y[i] = value(i, j); value() may read y[i].
 template <typename T, typename Native, typename Value>
 void write_columns(const Panel& p, T* y, Native native, const Value& value) {
   if (p.columns < kColumns) {
@@ -89,7 +89,7 @@ void for_units(const KernelContext& ctx, const NormPanels& panels, const F& f) {
   });
 }
 
-// Arrays of numbers in the lane's scratch memory, each with one number per (padded) channel.
+// Arrays in the lane's scratch memory, each with one element per (padded) channel.
 template <typename C>
 class ChannelArrays {
  public:
@@ -108,13 +108,13 @@ double inverse_std(const BatchNormStats& stats, double eps, std::int64_t c) {
   return 1 / std::sqrt(static_cast<double>(stats.m2.as<C>()[c]) / static_cast<double>(stats.n) + eps);
 }
 
-// dy, or 0 where a fused ReLU with output y blocked it.
+// Returns dy[i], or 0 where a fused ReLU with output y blocked it.
 template <bool kRelu, typename T>
 T gradient(const T* dy, const T* y, std::int64_t i) {
   const T g = dy[i];
   return !kRelu || y[i] > 0 ? g : T(0);
 }
-// Selects before any conversion: 0 < y if y's bits are between 1 (the smallest number) and infinity's.
+// Selects without conversion: y > 0 if y's bits lie between 1 (the smallest positive value) and infinity's.
 template <bool kRelu, typename T>
 requires is_half<T> T gradient(const T* dy, const T* y, std::int64_t i) {
   constexpr std::uint16_t kInfinity = T(std::numeric_limits<float>::infinity()).bits;
@@ -123,7 +123,7 @@ requires is_half<T> T gradient(const T* dy, const T* y, std::int64_t i) {
   return g;
 }
 
-// Member by member, because the compiler does not vectorize copies of a structure.
+// Copies member by member, because the compiler does not vectorize copies of a structure.
 template <typename T>
 void assign(T& to, T from) {
   if constexpr (is_half<T>) {
@@ -139,7 +139,7 @@ void stats_kernel(KernelContext& ctx, const View& view, const BatchNormStats& st
   const NormPanels panels(view);
   const std::int64_t width = panels.width(), channels = view.shape[1];
   // Sums of x - shift and of its square, per block. The shift, the mean of the block's first row, is so close to the
-  // block's mean that no digits cancel: the sum of squares is at most 1 + 256 times the sum around the mean itself.
+  // block's mean that few digits cancel: with 256 rows, the sum of squares is at most 257 times that around the mean.
   enum { kShift, kSum, kSquares, kArrays };
   const ChannelArrays<C> partial(ctx, panels, panels.blocks() * kArrays);
   const T* x = view.as<T>();

@@ -1,12 +1,12 @@
-// Walks over images [N, C, H, W] of all layouts as panels of up to 64 columns, where column j of group g belongs to
-// channel g * width + j % width. Loops over a panel are independent of layouts.
+// Walks over images [N, C, H, W] of any layout in panels of up to 64 columns, where column j of group g belongs to
+// channel g * width + j % width. Loops over a panel do not depend on the layout.
 //
 //   channels_last  width 64: a panel is 64 channels of up to 256 pixels, `stride` = C apart
 //   blocked16      width 16: 64 columns are 4 neighboring pixels of one channel block
 //   plain          width 1: 64 columns are 64 neighboring pixels of one channel
 //
-// A unit, the panels of one block of one group, has at most 256 rows. Sums over its columns are therefore accurate in
-// f32, and units are few enough to sum in f64.
+// A unit, the panels of one block of one group, has at most 256 * 64 elements: few enough to sum its columns in f32.
+// Units are few enough to sum in f64.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace lockstep::cpu {
 
 inline constexpr std::int64_t kColumns = 64;
 
-// Element (row, column) is number offset + row * stride + column of the array.
+// Element (row, column) of the panel has index offset + row * stride + column in the array.
 struct Panel {
   std::int64_t offset, rows, stride, columns;
 };
@@ -50,7 +50,7 @@ class NormPanels {
   // Channels rounded up to whole groups: the length of arrays of parameters and partial sums.
   std::int64_t padded_channels() const { return groups_ * width_; }
 
-  // Samples of one channel, in all blocks or in one.
+  // Number of samples of one channel, in all blocks or in one.
   std::int64_t samples() const { return samples_; }
   std::int64_t samples(std::int64_t block) const {
     if (width_ == kColumns) return std::min(step_, samples_ - block * step_);

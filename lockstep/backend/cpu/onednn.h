@@ -12,7 +12,7 @@ namespace lockstep {
 // True if the processor multiplies bf16 (AVX-512 BF16 or AMX) and oneDNN may use that (ONEDNN_MAX_CPU_ISA).
 bool has_native_bf16();
 
-// Null if Lockstep was built without oneDNN (-DLOCKSTEP_ONEDNN=OFF).
+// Return null if Lockstep was built without oneDNN (-DLOCKSTEP_ONEDNN=OFF).
 std::unique_ptr<ConvKernels> make_onednn_conv();
 std::unique_ptr<MatmulKernels> make_onednn_matmul();
 

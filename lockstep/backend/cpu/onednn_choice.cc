@@ -23,9 +23,9 @@ bool is_one_of(const Wrong& wrong, const dnnl::primitive_desc& pd) {
   return std::ranges::any_of(wrong, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-// A primitive descriptor of Op; empty if oneDNN has no correct implementation. Version 2 makes it from a description of
-// the operation, which it reads again to move to the next implementation; version 3 makes it directly. `hint`, for
-// backward kinds, is the forward pass.
+// Returns a primitive descriptor of Op, empty if oneDNN has no correct implementation. oneDNN 2 makes it from a
+// description of the operation, which next_impl() reads again; oneDNN 3 makes it directly. `hint`, for backward kinds,
+// is the forward pass.
 template <typename Op, typename... Args, typename... Hint>
 typename Op::primitive_desc describe(const dnnl::engine& engine, const Wrong& wrong,
                                      const std::tuple<Args...>& operation, const Hint&... hint) {
@@ -62,7 +62,7 @@ Tag onednn_tag(std::optional<Layout> layout) {
 
 memory::dims onednn_dims(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-// Formats of the caller's operands (`given`) and of the primitive's (`wanted`), by role.
+// Formats of the caller's operands (`given`) and of the primitive's operands (`wanted`), by role.
 struct Formats {
   std::array<Desc, kRoles> given;
   std::array<Desc, kRoles> wanted;
@@ -106,21 +106,21 @@ Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   return f;
 }
 
-// Tests with convolutions of random shapes found these.
+// Tests with convolutions of random shapes found these wrong implementations.
 Wrong wrong_convs(const Problem& p) {
   const Shape &x = p.operands[kX].shape, &y = p.operands[kY].shape;
   Wrong wrong;
-  // oneDNN 2.6.3 and 3.7: with fewer channels than vector lanes, the copy of every other pixel is written beyond its
+  // oneDNN 2.6.3 and 3.7: with fewer channels than vector lanes, the copy of every other pixel is written past its
   // place in the scratchpad, on any number of threads. It overwrites another thread's copy (wrong sums), the barrier of
-  // all threads (an endless loop), or memory behind the scratchpad.
+  // all threads (an endless loop), or memory past the scratchpad.
   const std::int64_t channels = x[1] / p.conv.groups;
   if (p.kind == Kind::conv_backward_weights && (p.conv.stride[0] > 1 || p.conv.stride[1] > 1) && channels < 16) {
     wrong.push_back("jit_1x1:avx512");
   }
   // oneDNN 2.6.3 and 3.7: generated code reads out of bounds where a horizontal stride makes images one pixel wide.
   if (y[3] == 1 && p.conv.stride[1] > 1) wrong.insert(wrong.end(), {"brg", "jit:", "jit_"});
-  // oneDNN 2.6.3 with AVX-512 BF16: products take pairs of output channels, and the gradient of the data completes an
-  // odd number of them with the next pixel's.
+  // oneDNN 2.6.3 with AVX-512 BF16: products take pairs of output channels, and the gradient of the data pairs the last
+  // of an odd number of channels with one of the next pixel.
   if (p.kind == Kind::conv_backward_data && y[1] / p.conv.groups % 2 == 1) wrong.push_back("jit_bf16_1x1");
   return wrong;
 }
@@ -184,8 +184,7 @@ dnnl::primitive_desc describe_matmul(const dnnl::engine& engine, const Problem& 
   return describe<dnnl::matmul>(engine, broken ? Wrong{"amx"} : Wrong{}, std::tuple(x, w, bias, y));
 }
 
-// The implementations in order of preference: generated code, then products of unfolded images, then plain
-// loops.
+// Returns an implementation's rank, best first: generated code, then products of unfolded images, then plain loops.
 int rank(const dnnl::primitive_desc& pd) {
   std::string name = pd.impl_info_str();
   if (name.find("ref") != std::string::npos) return 2;

@@ -10,15 +10,15 @@
 namespace lockstep::onednn {
 
 struct Choice {
-  // The caller's operands, by role. The primitive may need other formats.
+  // Formats of the caller's operands, by role. The primitive may need other formats.
   std::array<dnnl::memory::desc, kRoles> given;
   dnnl::primitive_desc primitive;
 };
 
-// Depends only on the problem, the processor, and oneDNN's version. Throws if no implementation is correct.
+// The choice depends only on the problem, usable instructions, and oneDNN's version. Throws if no choice is correct.
 Choice choose(const dnnl::engine& engine, const Problem& problem);
 
-// Scratchpads belong to the caller, because all threads that run a primitive share oneDNN's own.
+// Makes the caller provide scratchpads, because all threads that run a primitive would share oneDNN's own.
 dnnl::primitive_attr caller_scratchpad();
 
 }  // namespace lockstep::onednn

@@ -26,7 +26,7 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
 std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& problem) {
   // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
   use_openmp_threads(context.threads_per_shard);
-  // libgomp's threads spin for a while after each of oneDNN's loops, and helpers would have to compete with them.
+  // libgomp's threads spin after each of oneDNN's loops and would slow down helpers, so the team's loops use them, too.
   if (context.threads_per_shard > 1) context.team->use(openmp_region, context.threads_per_shard);
   problem.threads = context.threads_per_shard;
   const std::uint64_t now = clock_.fetch_add(1, std::memory_order_relaxed);
@@ -37,7 +37,7 @@ std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& prob
       return it->second.plan;
     }
   }
-  // Make it without the lock, so that others can continue. If two are made at once, the first is kept.
+  // Make the plan without the lock, so that other threads can continue. If two threads make it, the first plan is kept.
   auto made = std::make_shared<Plan>(problem);
   std::unique_lock lock(mutex_);
   if (auto it = plans_.find(problem); it != plans_.end()) return it->second.plan;

@@ -15,15 +15,15 @@ namespace lockstep::onednn {
 // Many threads may call it at once, each with its own context.
 class Executor {
  public:
-  // Keeps the `most_plans` plans used last. A dropped plan lives until its runs are done. A training run needs a few
-  // hundred: three passes of each layer for each shard size. A service with images of every size would need unboundedly
-  // many.
+  // Keeps the `most_plans` most recently used plans. A dropped plan lives until its runs are done. A training run needs
+  // a few hundred: three passes of each layer for each shard size. Without a limit, a service with images of every size
+  // would keep ever more.
   explicit Executor(std::size_t most_plans = 1024);
 
   // The caller sets `kind`, options, and transposes of `problem`; run() fills in the operands.
   void run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views);
 
-  // For kernels that do more around a plan. `problem` is complete except for its threads.
+  // Returns the plan, for kernels that do more than run it. The caller sets all of `problem` except its threads.
   std::shared_ptr<Plan> plan(const KernelContext& context, Problem& problem);
 
   // The number of kept plans.
@@ -32,7 +32,7 @@ class Executor {
  private:
   struct Entry {
     std::shared_ptr<Plan> plan;
-    // When it was last used. Readers of the table write it.
+    // The clock at the last use. Threads that hold only the shared lock write it.
     std::atomic<std::uint64_t> used = 0;
   };
 

@@ -3,9 +3,9 @@
 
 namespace lockstep::onednn {
 
-// Call it before any other use of oneDNN. A narrower LOCKSTEP_SIMD (cpu_features.h) also limits oneDNN, so that one
-// variable shows what another processor computes. If ONEDNN_MAX_CPU_ISA (oneDNN 2: DNNL_MAX_CPU_ISA) is set, oneDNN
-// uses that instead.
+// Call it before any other use of oneDNN. A narrower LOCKSTEP_SIMD (cpu_features.h) also limits oneDNN, so that this
+// one variable reproduces what another processor computes. If ONEDNN_MAX_CPU_ISA (oneDNN 2: DNNL_MAX_CPU_ISA) is set,
+// oneDNN uses that instead.
 void limit_isa();
 
 }  // namespace lockstep::onednn

@@ -40,7 +40,7 @@ struct Plan::Impl {
     dnnl::primitive primitive;
     std::vector<std::pair<int, std::size_t>> arguments;  // oneDNN's number, index of the buffer
   };
-  // The state of one run. Kept between runs, because making oneDNN's memory objects costs more than a small product.
+  // The state of one run. Later runs reuse it, because making oneDNN's memory objects costs more than a small product.
   struct Frame {
     dnnl::stream stream;
     std::vector<memory> memories;

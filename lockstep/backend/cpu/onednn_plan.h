@@ -19,7 +19,7 @@ class Plan {
   ~Plan();
 
   std::size_t scratch_bytes() const;
-  // `data` in the order of Role; `scratch` is aligned to 64.
+  // `data` in the order of Role; `scratch` is aligned to 64 bytes.
   void run(const std::array<void*, kRoles>& data, void* scratch);
   // oneDNN's name of the implementation, such as `brgconv_bwd_w:avx512_core_bf16_amx_bf16`.
   const std::string& implementation() const;

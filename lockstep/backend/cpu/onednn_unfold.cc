@@ -13,7 +13,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 
 bool is_channels_last(const View& v) { return same_order(v.layout, Layout::channels_last, v.shape); }
 
-// Rows are (n, h', w'), columns (kh, kw, c).
+// Writes unfold(x): its rows are (n, h', w'), its columns (kh, kw, c).
 void unfold(const KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
             BFloat16* to) {
   const std::int64_t c = x.shape[1], h = x.shape[2], w = x.shape[3];
@@ -41,7 +41,7 @@ void unfold(const KernelContext& context, const Conv2dOptions& options, const Vi
   });
 }
 
-// [O, KH, KW, C] to [O, C, KH, KW].
+// Converts [O, KH, KW, C] to [O, C, KH, KW].
 void fold_weights(const KernelContext& context, const float* from, const View& dw) {
   const std::int64_t c = dw.shape[1], taps = dw.shape[2] * dw.shape[3];
   parallel_for(context, dw.shape[0], 1, [&](std::int64_t o, std::int64_t) {

@@ -12,7 +12,7 @@ namespace lockstep::onednn {
 // sizes, types, and layouts, never of timing, because the choice affects the bits.
 bool unfolding_pays(const Conv2dOptions& options, const View& x, const View& dy, const View& dw);
 
-// kernels::ConvBackwardWeights of bf16 operands for which unfolding_pays().
+// Runs kernels::ConvBackwardWeights for bf16 operands for which unfolding_pays().
 void backward_weights_unfolded(Executor& executor, KernelContext& context, const Conv2dOptions& options, const View& x,
                                const View& dy, const View& dw, const View& db);
 

@@ -19,7 +19,7 @@ void parallel_for(const KernelContext& ctx, std::int64_t count, std::int64_t gra
     for (std::int64_t k = first; k < last; ++k) fn(k * grain, std::min(count, (k + 1) * grain));
   };
   if (ctx.threads <= 1 || chunks <= 1) return run(0, chunks);
-  // More parts than threads: one that comes late gets fewer.
+  // More parts than threads, so that a thread that comes late gets fewer parts.
   const std::int64_t parts = std::min<std::int64_t>(chunks, 4 * ctx.threads);
   ctx.team->run(static_cast<int>(parts), [&](int part) { run(chunks * part / parts, chunks * (part + 1) / parts); });
 }

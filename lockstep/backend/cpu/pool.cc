@@ -56,7 +56,7 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
                 });
 }
 
-// As much as the powers of a window in part outside the image are raised.
+// Returns the factor that scales up the sum of powers of a window that lies partly outside the image.
 template <typename C>
 C raised(const Pool2dOptions& o, Range rows, Range columns) {
   return static_cast<C>(o.kernel_size[0] * o.kernel_size[1]) / static_cast<C>(rows.size() * columns.size());
@@ -92,7 +92,7 @@ void lp_backward(KernelContext& ctx, const kernels::LpPoolBackward& call) {
   const auto rows = windows(call.options, 0, call.dy.shape[2], call.dx.shape[2]);
   const auto columns = windows(call.options, 1, call.dy.shape[3], call.dx.shape[3]);
   const auto power = static_cast<C>(call.norm_type);
-  // First the sums of dy y^(1 - power), which the slopes x^(power - 1) multiply. NaN has no gradient but NaN.
+  // Gathers the sums of dy y^(1 - power), then multiplies them by the slopes x^(power - 1). A NaN in y gives NaN.
   gather_windows<T>(
       ctx, call.options, call.dy, call.dx,
       [&, y = call.y.as<T>(), dy = call.dy.as<T>()](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
@@ -109,7 +109,7 @@ void lp_backward(KernelContext& ctx, const kernels::LpPoolBackward& call) {
       });
 }
 
-// Calls f(plane) for all planes, in chunks that move about as much data as those of for_lanes.
+// Calls f(plane) for all planes, in chunks that move about as much data as those of for_pixels().
 template <typename T, typename F>
 void for_planes(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t size = std::max<std::int64_t>(planes.pixels() * planes.channels, 1);

@@ -10,8 +10,8 @@
 
 namespace lockstep::cpu {
 
-// Images of any layout as planes of pixels with `channels` adjacent numbers each: all channels of an image
-// (channels_last), a block of them (blocked16), or one (plain). Channel c of plane p is number p * channels + c of the
+// Images of any layout as planes of pixels with `channels` adjacent elements each: all channels of an image
+// (channels_last), a block of them (blocked16), or one (plain). Channel c of plane p has index p * channels + c in the
 // plain array [N, C, 1, 1].
 struct Planes {
   explicit Planes(const View& v)
@@ -44,7 +44,7 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
   return ranges;
 }
 
-// The same of the padded image, with numbers that begin in the image: the pixels that count in a mean.
+// The same for pixels that count in a mean: if padding counts, a range may begin below 0 or end past `extent`.
 inline std::vector<Range> counted_windows(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
   if (!o.count_include_pad) return windows(o, axis, outputs, extent);
   std::vector<Range> ranges;
@@ -67,7 +67,7 @@ inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::in
 }
 
 // Calls f(first channel, lanes) for blocks of up to 16 channels. `lanes` is a constant for full blocks and for single
-// channels, so that arrays of one number per lane stay in registers.
+// channels, so that arrays of one element per lane stay in registers.
 template <typename F>
 void for_lanes(std::int64_t channels, const F& f) {
   if (channels == 1) return f(std::int64_t{0}, std::integral_constant<std::int64_t, 1>{});
@@ -78,8 +78,8 @@ void for_lanes(std::int64_t channels, const F& f) {
   if (c < channels) f(c, channels - c);
 }
 
-// Calls f(lane) for all lanes. As a loop it becomes one vector instruction. Unrolled into 16 steps, which the pragma
-// prevents, it would stay scalar.
+// Calls f(lane) for all lanes. The compiler turns the loop into vector instructions. Unrolled into 16 steps, which the
+// pragma prevents, it would stay scalar.
 template <typename Lanes, typename F>
 void each_lane(Lanes lanes, const F& f) {
   const std::int64_t count = lanes;
@@ -110,8 +110,8 @@ struct AsItIs {
   auto operator()(std::int64_t, auto sum) const { return sum; }
 };
 
-// Each element of dx gathers from all windows that cover it, so no two threads add to one element, and each is rounded
-// once: finish(number of the element, sum).
+// Each element of dx gathers from all windows that cover it, so no two threads add to one element, and each element is
+// rounded once: finish(index of the element, sum).
 template <typename T, typename Share, typename Finish = AsItIs>
 void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
                     const Share& share, const Finish& finish = {}) {

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Numbers drawn at a time: many blocks of four, so that the compiler vectorizes the loop.
+// Number of draws at a time: many blocks of four, so that the compiler vectorizes the loop.
 constexpr std::int64_t kTile = 256;
 using Tile = std::array<std::uint32_t, kTile>;
 
@@ -28,8 +28,8 @@ using Tile = std::array<std::uint32_t, kTile>;
   return _mm512_set1_epi64(static_cast<long long>(x));
 }
 // GCC's code for the loop in draw() takes twice as long: it multiplies all 64 bits, in three steps, although the upper
-// halves are zero. Here a vector has the same number of eight blocks, in the lower halves of its lanes. vpmuludq
-// ignores the upper ones.
+// halves are zero. Here a vector holds the same word of eight blocks, in the lower halves of its lanes. vpmuludq
+// ignores the upper halves.
 [[gnu::target("avx512f")]] void draw_avx512(RandomKey key, std::uint64_t first_block, Tile& tile) {
   const __m512i low = broadcast(0xffffffff), count = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
   const __m512i front = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0), back = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
@@ -56,7 +56,7 @@ using Tile = std::array<std::uint32_t, kTile>;
 #pragma GCC diagnostic pop
 #endif
 
-// The numbers of kTile / 4 blocks; see philox.
+// Writes the draws of kTile / 4 blocks; see philox.
 void draw(RandomKey key, std::uint64_t first_block, Tile& tile) {
 #if defined(__x86_64__)
   if (simd() == Simd::avx512) return draw_avx512(key, first_block, tile);

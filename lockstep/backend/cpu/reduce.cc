@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-// How elements are combined, in f64 or, if they are i64, exactly: `kNone` is the result over no elements, fold(n, term)
-// the result over term(0) to term(n - 1).
+// Ways to combine elements, in f64, or for i64 in i64: `kNone` is the result over no elements, and fold(n, term)
+// returns the result over term(0) to term(n - 1).
 struct Sum {
   using Total = double;
   static constexpr double kNone = 0;
@@ -86,7 +86,7 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   const T* in = x.as<T>();
   T* out = y.as<T>();
   const std::int64_t width = y.numel();
-  // Every chunk of x has its own results, at most an eighth as many as its elements.
+  // Each chunk of x has results of its own: at most an eighth as many as a full chunk has elements.
   const std::int64_t grain = std::max(kSumGrain, 8 * width);
   const std::int64_t chunks = (x.numel() + grain - 1) / grain;
   using Total = typename Fold::Total;
@@ -136,7 +136,7 @@ class TreeSum {
  private:
   static constexpr std::int64_t kTile = 512;
 
-  // A tile of a leaf, or of a sum in one of our tiles.
+  // A tile of a leaf, or of a sum, which is in one of tiles_: `own`.
   struct Part {
     const T* data;
     T* own;
@@ -184,7 +184,7 @@ class Reduce final : public ReduceKernels {
       using Fold = std::conditional_t<std::is_same_v<T, std::int64_t>, IntegerSum, Sum>;
       using Total = typename Fold::Total;
       const std::int64_t n = call.x.shape[1], inner = call.x.shape[2];
-      // Columns side by side.
+      // Number of columns that are summed side by side.
       constexpr std::int64_t kColumns = 64;
       const std::int64_t strips = (inner + kColumns - 1) / kColumns;
       parallel_for(ctx, call.x.shape[0] * strips, 1,

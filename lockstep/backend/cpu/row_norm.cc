@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-// Rows of a task. The number depends on the length of a row alone, because each task adds up its part of the
-// parameters' gradients, which decides the bits. A sum of more than 64 rows in f32 would lose digits.
+// Returns the number of rows per task. It depends on a row's length alone, because each task sums its part of the
+// parameters' gradients, so it decides the bits. An f32 sum over more than 64 rows would lose digits.
 std::int64_t rows_per_chunk(std::int64_t k) {
   return std::clamp<std::int64_t>(16384 / std::max<std::int64_t>(k, 1), 4, 64);
 }

@@ -28,8 +28,8 @@ RowStats<Computed<T>> row_stats(const T* x, std::int64_t k) {
   return {max, static_cast<C>(cpu::lane_sum(k, term))};
 }
 
-// Not the C library's logarithm, whose last bits differ between libraries. The sum is at least 1, of the largest
-// element, or NaN.
+// Avoids the C library's logarithm, whose last bits differ between libraries. The sum is NaN or at least 1, because the
+// largest element adds exp(0).
 template <typename C>
 double log_of_sum(const RowStats<C>& stats) {
   return stats.sum >= 1 ? plain_log(stats.sum) : stats.sum;
@@ -47,7 +47,7 @@ void for_each_row(const KernelContext& ctx, const View& x, const F& f) {
   });
 }
 
-// Returns the number of samples that are ignored.
+// Returns the number of ignored samples. Throws for an invalid label.
 std::int64_t check_labels(const View& labels, std::int64_t classes, const LabelRules& rules) {
   const auto* label = labels.as<std::int64_t>();
   std::int64_t ignored = 0;
@@ -79,7 +79,7 @@ class Softmax final : public SoftmaxKernels {
           ctx, call.x,
           [k = call.x.shape[-1], in = call.x.as<T>(), out = call.y.as<T>()](std::int64_t, std::int64_t at) {
             if constexpr (std::is_same_v<T, C>) {
-              // Each exponential is computed once, and waits in y.
+              // Compute each exponential once and keep it in y.
               const C max = cpu::lane_max(k, [=](std::int64_t i) { return in[at + i]; });
               cpu::vector_loop(at, at + k, [=](std::int64_t i) { out[i] = Math<C>::exp(in[i] - max); });
               const auto sum = static_cast<C>(cpu::lane_sum(k, [=](std::int64_t i) { return out[at + i]; }));

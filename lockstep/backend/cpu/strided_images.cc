@@ -38,8 +38,8 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
         std::int64_t p = 0;
         if (f.channel == 1 && t.channel == 1 && (f.pixel == width || f.pixel >= kBlock) &&
             (t.pixel == width || t.padded)) {
-          // Whole vectors also read or write the next pixels, which are then written again. The last pixels have no
-          // next ones.
+          // Whole vectors also read and write the next pixels, which are then written again. The loop below copies the
+          // last pixels.
           for (; p + ceil_div(kBlock, width) <= f.pixels; ++p, in += f.pixel, out += t.pixel) {
             for (std::int64_t i = 0; i < kBlock; ++i) {
               out[i] = i < width ? static_cast<To>(static_cast<float>(in[i])) : To{};
@@ -61,7 +61,7 @@ void copy_typed(const StridedImages& f, const StridedImages& t, std::int64_t cou
 StridedImages StridedImages::of(const View& v) {
   const std::int64_t c = v.shape[1], p = v.shape[2] * v.shape[3];
   StridedImages s{.data = v.data, .dtype = v.dtype, .channels = c, .pixels = p, .image = c * p};
-  // With one channel or one pixel, all layouts are equal; use the one that kernels can read.
+  // With one channel or one pixel, several layouts have the same order; use one that kernels can read.
   if (same_order(v.layout, Layout::blocked16, v.shape) && c % kBlock == 0) {
     s.block = p * kBlock;
     s.pixel = kBlock;

@@ -1,11 +1,11 @@
-// The transpose of four rows of four f32, in registers.
+// Transposes four rows of four f32, in registers.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::cpu {
 
-// to[4 rows of `to_row`] = the transpose of from[4 rows of `from_row`], four elements each.
+// to[i * to_row + j] = from[j * from_row + i] for i, j < 4.
 inline void transpose4(const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
   typedef float F32x4 __attribute__((vector_size(16), aligned(4), may_alias));
   typedef std::int32_t Index __attribute__((vector_size(16)));

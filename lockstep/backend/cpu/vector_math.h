@@ -1,6 +1,6 @@
 // exp, logarithms, tanh, erf, the normal distribution, trigonometric functions, and powers in f32, without branches and
-// calls, so that the compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials in
-// f32 interpolate at Chebyshev nodes; those in f64 do so too (erf, atan), or are Taylor's.
+// calls, so that the compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials
+// interpolate at Chebyshev nodes or are Taylor's (logarithms, sin, cos, and exp in f64).
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ inline constexpr std::array kExp{0.5f, 0.166665734f, 0.0416665501f, 0.0083637738
 
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2.
 inline float fast_exp(float x) {
-  // Beyond these the result is 0 or infinity; NaN passes both comparisons. A product that underflows takes processors a
-  // hundred times as long, and masks ask for many exp(-infinity): 0 is chosen, not computed.
+  // Outside [-104, 89] the result is 0 or infinity; NaN fails both comparisons and stays. A product that underflows
+  // takes processors a hundred times as long, and masks need many exp(-infinity), so 0 is selected instead of computed.
   const bool vanishes = x < -104.f;
   x = vanishes ? 0.f : x;
   x = x > 89.f ? 89.f : x;
@@ -40,7 +40,7 @@ inline float fast_exp(float x) {
   float n = shifted - kRound;
   float r = (x - n * kLn2High) - n * kLn2Low;
   float y = 1.f + (r + r * r * polynomial(r, kExp));
-  // In two steps: 2^n itself may be too large or too small for a float.
+  // Multiply in two steps, because 2^n itself may be too large or too small for a float.
   auto power = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
   std::int32_t half = power >> 1;
   auto two_to = [](std::int32_t k) { return std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23); };
@@ -102,13 +102,13 @@ inline float normal_cdf(float x) {
   return x < 0.f ? tail : 1.f - tail;
 }
 
-// An angle as a quarter turn and the rest, |rest| <= pi / 4.
+// An angle as a number of quarter turns and the rest, |rest| <= pi / 4.
 struct Angle {
   std::int32_t quarter;
   double rest;
 };
 
-// Exact enough for every float: 1 / (2 pi) in pieces of 24 bits has exact products with x, and only the fraction of a
+// Accurate for every float: the products of x and 24-bit pieces of 1 / (2 pi) are exact, and only the fraction of a
 // turn in each product counts (Payne and Hanek, 1983).
 inline Angle angle(float x) {
   constexpr std::array kPieces{0xA2F983p-26,  0x6E4E44p-50,  0x1529FCp-74,  0x2757D1p-98,
@@ -156,7 +156,7 @@ inline float fast_atan2(float y, float x) {
   bool steep = up > along;
   double most = steep ? up : along, least = steep ? along : up;
   double ratio = least / most;
-  double q = least == most ? (most == 0 ? 0. : 1.) : ratio;  // also of infinities
+  double q = least == most ? (most == 0 ? 0. : 1.) : ratio;  // infinities, too
   bool far = q > 0.41421356237309503;
   double t = far ? (q - 1) / (q + 1) : q, z = t * t;
   constexpr std::array c{-0.3333333333144073,  0.1999999891728858,  -0.14285612511387016, 0.11107495135714474,
@@ -191,7 +191,7 @@ inline double wide_exp(double x) {
   return polynomial(r, c) * std::bit_cast<double>(power << 52);
 }
 
-// log(x) * scale, rounded once: the logarithm of a power of the base is whole.
+// log(x) * scale, rounded once, so that the logarithm of a power of the base is an integer.
 inline float scaled_log(float x, double scale) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   auto y = static_cast<float>(wide_log(x) * scale);
@@ -202,8 +202,8 @@ inline float scaled_log(float x, double scale) {
 inline float fast_log2(float x) { return scaled_log(x, 1.44269504088896341); }
 inline float fast_log10(float x) { return scaled_log(x, 0.434294481903251828); }
 
-// erf(x) = x p(x^2) for |x| <= 1, and 1 - exp(-x^2) t q(t) beyond, with t = 1 / (1 + 0.4 |x|), up to 4, where f32 has
-// no number between it and 1.
+// erf(x) = x p(x^2) for |x| <= 1, else 1 - exp(-x^2) t q(t) for x > 0 with t = 1 / (1 + 0.4 x). Larger |x| count as 4,
+// where erf(x) rounds to 1 in f32.
 inline float fast_erf(float x) {
   double a = std::abs(static_cast<double>(x));
   double z = a > 4 ? 4 : a, square = z * z, t = 1 / (1 + 0.4 * z);
@@ -222,7 +222,7 @@ inline float fast_pow(float x, float y) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   float a = std::abs(x);
   double log_a = wide_log(a == 0.f ? 1.f : a);
-  // Even the smallest exponent, 1e-45, makes it large enough.
+  // Even times the smallest exponent, 1e-45, it gives 0 or infinity.
   log_a = a == 0.f ? -1e60 : log_a;
   log_a = a == kInfinity ? 1e60 : log_a;
   double t = y * log_a;
@@ -238,7 +238,7 @@ inline float fast_pow(float x, float y) {
   return (y == 0.f || x == 1.f) ? 1.f : result;
 }
 
-// Math of backend/formulas.h.
+// The Math of backend/formulas.h, in f32.
 struct VectorMath {
   static float exp(float x) { return fast_exp(x); }
   static float expm1(float x) { return fast_expm1(x); }
@@ -258,7 +258,7 @@ struct VectorMath {
   static float normal_pdf(float x) { return cpu::normal_pdf(x); }
 };
 
-// The same in f64, by the C library.
+// The Math in f64, by the C library.
 struct DoubleMath {
   static double exp(double x) { return std::exp(x); }
   static double expm1(double x) { return std::expm1(x); }

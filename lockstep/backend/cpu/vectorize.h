@@ -23,14 +23,14 @@ template <typename F>
 }
 
 // Processors without AVX2 are slow in any case. Leaving their loops scalar takes a fifth off the time to compile. The
-// attribute repeats the option that decides bits, so that these do not depend on how it combines with others.
+// attribute repeats the option that decides bits, because it might not combine with the command line's options.
 template <typename F>
 [[gnu::optimize("no-tree-vectorize", "fp-contract=off"), gnu::flatten]] void run_scalar(const F& f) {
   f();
 }
 
-// Calls f(), compiled for the instructions of simd(). Without fused multiply-add, and if f fixes the order of its sums,
-// results have the same bits everywhere.
+// Calls f(), compiled for the instructions of simd(). If f fixes the order of its sums, results have the same bits
+// everywhere, because no multiply-add is fused.
 template <typename F>
 void vectorized(const F& f) {
   switch (simd()) {
@@ -48,14 +48,14 @@ void vectorized(const F& f) {
 #endif
 
 // Calls f(i) for every i in [begin, end). One f(i) must not read what another writes: y may alias x, but must not
-// overlap it partly.
+// overlap it partially.
 template <typename F>
 void vector_loop(std::int64_t begin, std::int64_t end, const F& f) {
 #pragma GCC ivdep
   for (std::int64_t i = begin; i < end; ++i) f(i);
 }
 
-// vector_loop over [0, count) on the threads of the lane.
+// Runs vector_loop() over [0, count) on the threads of the lane.
 template <typename F>
 void parallel_vector_loop(const KernelContext& ctx, std::int64_t count, const F& f) {
   constexpr std::int64_t kGrain = 16384;

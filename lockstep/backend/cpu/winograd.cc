@@ -10,17 +10,17 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr std::int64_t kTaps = 9;
-// The most f32 for the tiles that a forward pass transforms together: about half of a second-level cache. It does not
-// affect the bits.
+// Maximum number of f32 of the tiles that a WinogradPass transforms together: about half of a second-level cache. It
+// does not affect the bits.
 constexpr std::int64_t kTransformed = 128 << 10;
-// The most tiles per partial sum of a weight gradient. Affects the bits.
+// Maximum number of tiles per partial sum of a weight gradient. It affects the bits.
 constexpr std::int64_t kTiles = 64;
-// Pads each of the 36 transformed matrices by a cache line, or they would all map to one cache set.
+// Pads each of the 36 transformed matrices by a cache line, because they might all map to one cache set.
 constexpr std::int64_t kApart = kBlock;
 // Larger transformed weights leave the caches before they are read. It does not affect the bits.
 constexpr std::int64_t kCached = 1 << 20;
 
-// All tiles of `count` images of `rows` by `columns` pixels.
+// Returns all tiles of `count` images of `rows` by `columns` pixels.
 WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images, std::int64_t count, std::int64_t rows,
                         std::int64_t columns) {
   return {.images = images.f32(),
@@ -36,7 +36,7 @@ WinogradPatches patches(const WinogradTiles& tiles, const StridedImages& images,
           .blocks = images.blocks()};
 }
 
-// Images that a kernel can read or write in place, otherwise a copy of them at `data`.
+// Returns the images if kernels can read and write them in place, otherwise room at `data` for a copy.
 StridedImages in_place(const StridedImages& images, float* data) {
   return images.readable() ? images : StridedImages::blocked(data, images.channels, images.pixels);
 }
@@ -46,7 +46,7 @@ std::int64_t copy_size(const StridedImages& images, std::int64_t count) {
   return images.readable() ? 0 : count * images.pixels * images.channels;
 }
 
-// Pairs of an output and a tap that meet inside the image.
+// Returns the number of pairs of an output and a tap that read inside the image.
 std::int64_t products(const ConvAxis& a) {
   std::int64_t count = 0;
   for (std::int64_t tap = 0; tap < a.taps; ++tap) {
@@ -57,7 +57,7 @@ std::int64_t products(const ConvAxis& a) {
   return count;
 }
 
-// The number of tiles at which transforming their inputs and outputs costs as much as transforming the weights.
+// Returns the number of tiles at which transforming their inputs and outputs costs as much as transforming the weights.
 std::int64_t balance(std::int64_t inputs, std::int64_t outputs) { return inputs * outputs / (inputs + outputs); }
 
 }  // namespace
@@ -236,7 +236,7 @@ std::int64_t WinogradWeightPass::scratch(int threads) const {
 void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scratch, const F32Kernels& kernels) const {
   const Chunks chunks{tiles_.count(), images_};
   const std::int64_t depth = x_.blocks(), width = dy_.blocks(), tiles = panel_ * kBlock;
-  // All frequencies of a block lie together, or all blocks of a frequency, as they are read.
+  // All frequencies of a block lie together if at_once_, else all blocks of a frequency, because kernels read them so.
   const std::int64_t x_frequency = (at_once_ ? 1 : depth) * tiles + kApart,
                      dy_frequency = (at_once_ ? 1 : width) * tiles + kApart,
                      tile_block = at_once_ ? transformed_size(1) : tiles;
@@ -263,7 +263,7 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
     }
     const StridedImages x = in_place(x_.images_from(first_copied), x_copy),
                         dy = in_place(dy_.images_from(first_copied), dy_copy);
-    // Blocks of x, then of dy.
+    // Transform the blocks of x, then those of dy.
     for_each_thread(context, depth + width, [&](std::int64_t, std::int64_t from, std::int64_t until) {
       for (std::int64_t b = from; b < until; ++b) {
         const bool of_x = b < depth;
@@ -278,7 +278,7 @@ void WinogradWeightPass::run(const KernelContext& context, float* dw, float* scr
         (of_x ? kernels.winograd_input : kernels.winograd_output_gradient)(p);
       }
     });
-    // One frequency of the products of a block of x and two of dy.
+    // Computes one frequency of the products of a block of x and up to two blocks of dy.
     const auto multiply = [&](std::int64_t f, std::int64_t row, std::int64_t column, float* d, std::int64_t d_block) {
       PixelProduct p{.row_count = kBlock,
                      .y_block = tile_block,

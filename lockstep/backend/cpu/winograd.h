@@ -45,7 +45,7 @@ class WinogradPass {
                  const F32Kernels& kernels = f32_kernels()) const;
   // Number of f32 for each thread.
   std::int64_t scratch() const;
-  // `bias` is one number for each output, or null.
+  // `bias` has one element for each output channel, or is null.
   void run(const KernelContext& context, const float* transformed, const float* bias, float* scratch,
            const F32Kernels& kernels = f32_kernels()) const;
 
@@ -66,7 +66,7 @@ class WinogradWeightPass {
   WinogradWeightPass(const WinogradTiles& tiles, std::int64_t images, const StridedImages& x, const StridedImages& dy);
 
   // Whether a thread computes all frequencies of two blocks, which stay in its caches, instead of one frequency of all
-  // blocks. It takes less time for few tiles of many channels. It does not affect the bits.
+  // blocks. This takes less time for few tiles of many channels and does not affect the bits.
   bool at_once() const { return at_once_; }
   // Number of f32 for all threads.
   std::int64_t scratch(int threads) const;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The best of several runs, because others may use the GPU meanwhile. Infinity if it does not run.
+// Returns the best time of several runs, because others may use the GPU meanwhile; infinity if run() returns false.
 float milliseconds(cudaStream_t stream, const std::function<bool()>& run) {
   constexpr int kRuns = 4;
   if (!run()) return std::numeric_limits<float>::infinity();

@@ -1,5 +1,5 @@
 // Chooses among several algorithms for a library call. Algorithms round differently, so the choice affects a run's
-// bits. It is made once for each problem and kept.
+// bits. Each problem's choice is made once and kept.
 //
 // Without a file, the choice is the library's first suggestion, which depends only on the problem, the GPU's model, and
 // the library's release. With a file, candidates are timed, the fastest is chosen, and a line of the file keeps it for
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class AlgorithmChoices {
  public:
-  // Reads the file if there is one. Empty: no file.
+  // Reads the file if it exists. An empty path means no file.
   explicit AlgorithmChoices(std::filesystem::path file = {});
 
   // Returns which of `candidates` (at least one) to use. `run(i)` queues candidate i on `stream` to be timed, perhaps

@@ -1,4 +1,4 @@
-// The bias of convolutions and products, which the libraries do not add.
+// Adds the bias of convolutions and matrix products where the libraries do not.
 #pragma once
 
 #include "lockstep/backend/cuda/cuda_context.h"

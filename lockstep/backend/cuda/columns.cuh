@@ -11,7 +11,7 @@ __global__ void cumsum_kernel(bool reverse, const T* x, T* y, std::int64_t outer
   const std::int64_t i = thread_number();
   if (i >= outer * inner) return;
   const std::int64_t first = i / inner * n * inner + i % inner;
-  // i64 modulo 2^64.
+  // Add i64 modulo 2^64.
   using Sum = std::conditional_t<std::is_same_v<T, std::int64_t>, std::uint64_t, double>;
   Sum sum = 0;
   for (std::int64_t k = 0; k < n; ++k) {

@@ -46,7 +46,7 @@ __global__ void gather_kernel(const __grid_constant__ Walk walk, const From* x, 
 constexpr int kTile = 32, kTileRows = 8;
 
 // y[i * y_stride + j] = x[i + j * x_stride] in tiles that pass through shared memory, so that both sides are accessed
-// along their contiguous axes. The other axes of the walk count as blocks.
+// along their contiguous axes. The other axes of the walk are spread over blocks.
 struct Transposition {
   std::int64_t rows, columns, x_stride, y_stride;
   int row_tiles, column_tiles;
@@ -93,7 +93,7 @@ __global__ void transpose_kernel(const __grid_constant__ Transposition t, const 
 
 template <typename To, typename From>
 void copy_walk(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
-  // Integers rarely change type and layout at once, so they have no kernel of their own.
+  // Integers rarely change type and layout at once, so they have no transposition of their own.
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
   if (walk.dim <= 1 && walk.moves_rows()) {

@@ -1,5 +1,5 @@
-// Loads cuBLASLt at its first call. The library has half a gigabyte; linking it would add 60 ms to each start of every
-// program, even without a GPU. The functions here have the library's names and forward to it.
+// Loads cuBLASLt at its first call. The library takes half a gigabyte; linking it would add 60 ms to every program's
+// start, even without a GPU. The functions here have the library's names and forward to it.
 #ifndef LOCKSTEP_CUDA_EMULATED
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ void* library() {
   return handle;
 }
 
-// `own`, a function of that name at compile time, gives the type.
+// Returns the library's function `name`. The first argument, the function declared with that name, gives the type.
 template <typename Function>
 Function* theirs(Function*, const char* name) {
   void* symbol = ::dlsym(library(), name);

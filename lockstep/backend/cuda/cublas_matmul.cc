@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 constexpr int kMostCandidates = 8;
-// The alignment that algorithms may rely on. The same for all operands, so that no choice depends on an array's
+// The alignment that algorithms may rely on. It is the same for all operands, so that no choice depends on an array's
 // address.
 constexpr std::uint32_t kAlignment = 16;
 
@@ -81,7 +81,7 @@ class CublasMatmul final : public MatmulKernels {
     if (call.c.numel() == 0) return;
     const bool wide = call.a.dtype == DType::f64;
     const std::int64_t k = call.a.shape[call.options.transpose_a ? 0 : 1];
-    // Without terms the sum is 0. cuBLASLt adds no bias in f64.
+    // Without terms, the sum is 0. In f64, cuBLASLt adds no bias.
     if (k == 0) check_cuda(cudaMemsetAsync(call.c.data, 0, call.c.bytes(), context.stream()), "cudaMemsetAsync");
     bool added = false;
     if (k > 0) {
@@ -96,7 +96,7 @@ class CublasMatmul final : public MatmulKernels {
   // Returns whether c includes the bias.
   bool run(CudaContext& context, const Problem& problem, const View& a, const View& b, const View& bias,
            const View& c) {
-    // Operands with the types and alignment that the algorithm expects. The bias has c's type.
+    // Find or make operands with the types and alignment that the algorithm expects. The bias has c's type.
     std::size_t bytes = ScratchArena::bytes_of(kWorkspace);
     auto in_place = [](const View& v, DType dtype) {
       return v.dtype == dtype && reinterpret_cast<std::uintptr_t>(v.data) % kAlignment == 0;
@@ -137,7 +137,7 @@ class CublasMatmul final : public MatmulKernels {
     void* workspace;
   };
 
-  // Takes a copy of the plan, because the bias belongs to this call.
+  // Takes a copy of the plan, because it sets this call's bias.
   cublasStatus_t multiply(CudaContext& context, const Problem& problem, Plan plan, const Operands& o) {
     if (plan.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
     const double one = 1, zero = 0;

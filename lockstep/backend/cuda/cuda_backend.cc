@@ -14,7 +14,7 @@ bool pageable(const void* p) {
   return attributes.type == cudaMemoryTypeUnregistered;
 }
 
-// The bytes of an array, from one memory to another. The host may change pageable memory as soon as this returns.
+// Copies an array's bytes between memories. The host may change pageable memory as soon as this returns.
 void move(CudaContext& context, const View& from, const View& to) {
   check_cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDefault, context.stream()), "cudaMemcpyAsync");
   if (pageable(from.data) || pageable(to.data)) {

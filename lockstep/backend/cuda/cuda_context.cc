@@ -43,7 +43,7 @@ cublasLtContext* CudaContext::cublas() {
 void* CudaContext::device_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return scratch_;
   GpuScope scope(gpu());
-  // Kernels may use earlier memory until here.
+  // Kernels in flight may still use the earlier memory.
   check_cuda(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   if (scratch_) memory_->free(std::exchange(scratch_, nullptr), scratch_bytes_.exchange(0));
   scratch_ = take(bytes);

@@ -24,20 +24,20 @@ class CudaContext final : public KernelContext {
   ~CudaContext() override;
 
   cudaStream_t stream() const { return stream_->handle(); }
-  // Where kernels report data errors. In the GPU's address space.
+  // Address at which kernels report data errors, in the GPU's address space.
   ErrorSlot* errors() const { return stream_->errors(); }
   // The GPU that the stream belongs to.
   int gpu() const { return stream_->gpu(); }
 
-  // Made at first use, because only compute lanes need them.
+  // The handles are made at first use, because only compute lanes need them.
   cudnnContext* cudnn();
   cublasLtContext* cublas();
 
-  // Returns at least `bytes` bytes of the GPU's memory, aligned to 256; throws Error if there is not enough. Queued
-  // work that uses the result of an earlier call stays valid, but each call returns the same memory, so a kernel family
-  // calls once and divides the result.
+  // Returns at least `bytes` bytes of the GPU's memory, aligned to 256 bytes; throws Error if there is not enough.
+  // Queued work that uses the result of an earlier call stays valid, but each call returns the same memory, so a kernel
+  // family calls once and divides the result.
   void* device_scratch(std::size_t bytes);
-  // kCounters zeros in the GPU's memory. A kernel that counts with them must reset them to zero.
+  // Returns kCounters zeros in the GPU's memory. A kernel that counts with them must reset them to zero.
   unsigned* counters();
   static constexpr std::size_t kCounters = 65536;
 

@@ -93,7 +93,7 @@ class CudnnConv final : public ConvKernels {
     return all;
   }
 
-  // Call it with the lock.
+  // The caller holds mutex_.
   ConvPlan& plan(CudaContext& context, const ConvProblem& problem) {
     std::unique_ptr<ConvPlan>& made = plans_[problem.key(context.gpu())];
     if (!made) {
@@ -104,7 +104,7 @@ class CudnnConv final : public ConvKernels {
     return *made;
   }
 
-  // Timing needs operands, with any contents.
+  // Timing needs operands, whose contents do not matter.
   void choose(CudaContext& context, const ConvProblem& problem, ConvPlan& plan) {
     cudaDeviceProp properties;
     check_cuda(cudaGetDeviceProperties(&properties, context.gpu()), "cudaGetDeviceProperties");
@@ -124,13 +124,13 @@ class CudnnConv final : public ConvKernels {
     plan.use(chosen);
   }
 
-  // x, w, and y in the roles of the pass; the one it writes is the result.
+  // x, w, and y may stand for their gradients. `asked.pass` decides which one is the result.
   void run(CudaContext& context, const ConvProblem& asked, const View& x, const View& w, const View& y) {
     for (const Way& way : ways(asked.dtype)) {
       ConvProblem problem = asked;
       problem.dtype = way.dtype;
       problem.layout = way.layout;
-      // Held until an algorithm has run once, so that a concurrent call with the same problem uses the same algorithm.
+      // Hold the lock until an algorithm has run once, so that concurrent calls of the problem use the same algorithm.
       std::unique_lock lock(mutex_);
       ConvPlan& plan = this->plan(context, problem);
       while (plan.candidates() > 0) {

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The most workspace of one lane for a single algorithm. Algorithms that need more are rarely faster.
+// Maximum workspace of an algorithm, in bytes per lane. Algorithms that need more are rarely faster.
 constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
 // More than cuDNN's number of algorithms for any pass, times two kinds of arithmetic.
 constexpr int kMostResults = 24;

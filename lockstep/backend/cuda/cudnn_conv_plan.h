@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Shapes as in ConvKernels, with one dtype and one layout, which is not blocked16.
+// A convolution with shapes as in kernels::Conv, in one dtype and one layout, which is not blocked16.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   DType dtype = DType::f32;
@@ -27,7 +27,7 @@ struct ConvProblem {
   Key key(int gpu) const;
 };
 
-// Operands in device memory, in the problem's dtype and layout, aligned to 16.
+// Operands in device memory, in the problem's dtype and layout, aligned to 16 bytes.
 struct ConvOperands {
   void* x;
   void* w;
@@ -36,7 +36,7 @@ struct ConvOperands {
 
 class ConvPlan {
  public:
-  // Descriptors and the deterministic algorithms that cuDNN suggests, best first.
+  // Makes descriptors and lists the deterministic algorithms that cuDNN suggests, best first.
   ConvPlan(const ConvProblem& problem, cudnnHandle_t handle, bool tf32);
 
   std::size_t candidates() const { return candidates_.size(); }
@@ -48,10 +48,10 @@ class ConvPlan {
   // Returns false and queues nothing if cuDNN cannot run the algorithm that it suggested.
   bool run(cudnnHandle_t handle, const ConvOperands& operands, void* workspace) const;
 
-  // Whether the selected algorithm has run. From then on the plan does not change.
+  // Whether the selected algorithm has run. After that, the plan does not change.
   bool proven() const { return proven_; }
   void prove() { proven_ = true; }
-  // Drops the selected algorithm and selects the best of the others.
+  // Drops the selected algorithm and selects the best one of the rest, if any.
   void reject();
 
  private:

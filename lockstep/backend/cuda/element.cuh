@@ -1,5 +1,4 @@
-// Elements in kernels, one or several at a time. f32, bf16, and f16 are computed in f32, f64 in f64,
-// i64 exactly.
+// Elements in kernels, one or several at a time. f32, bf16, and f16 are computed in f32, f64 in f64, and i64 in i64.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +25,7 @@ struct alignas(std::min<std::size_t>(sizeof(T) * N, kVectorBytes)) Vector {
   T at[N];
 };
 
-// One instruction. Its NaNs have other bits than those of BFloat16 and Float16.
+// Rounds in one instruction. NaNs get other bits than in the constructors of BFloat16 and Float16.
 template <typename T>
 __device__ inline T to_half(float x) {
 #ifdef __CUDA_ARCH__
@@ -74,7 +73,7 @@ __device__ inline Compute<T> widened(T x) {
   return convert<Compute<T>>(x);
 }
 
-// Loads N elements from p, in pieces of kVectorBytes if all such addresses are `aligned`.
+// Loads N elements from p. `aligned`: p is aligned for vectors, so vector instructions can load them.
 template <int N, typename T>
 __device__ inline Vector<T, N> load(const T* p, bool aligned) {
   if (aligned) return *reinterpret_cast<const Vector<T, N>*>(p);
@@ -131,13 +130,13 @@ template <typename Integer>
 __host__ __device__ constexpr Integer ceil_div(Integer a, std::type_identity_t<Integer> b) {
   return (a + b - 1) / b;
 }
-// The number of blocks of kThreads threads for this many threads.
+// Returns the number of blocks of kThreads threads for this many threads.
 inline dim3 blocks_for(std::int64_t threads) { return dim3(static_cast<unsigned>(ceil_div(threads, kThreads))); }
 __device__ inline std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// Calls visitor with an element of a floating dtype; any other is an error of `operation`.
+// Calls visitor with an element of a floating dtype; any other dtype is an error that names `operation`.
 template <typename Visitor>
 void visit_floating(DType dtype, const char* operation, const Visitor& visitor) {
   switch (dtype) {

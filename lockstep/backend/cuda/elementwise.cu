@@ -31,7 +31,7 @@ __device__ void map(std::int64_t n, bool aligned, T* y, const F& f, const X*... 
   }
 }
 
-// Math of backend/formulas.h.
+// The Math of backend/formulas.h.
 template <typename C>
 struct DeviceMath {
   __device__ static C exp(C x) { return std::exp(x); }
@@ -100,8 +100,8 @@ __global__ void binary_kernel(BinaryOp op, const T* a, const T* b, T* out, std::
   });
 }
 
-// The operands' strides along the axes of the result, innermost first. A stride of 0 repeats. Adjacent axes on which
-// each operand behaves alike are merged.
+// The operands' strides along the axes of the result, innermost first. A stride of 0 repeats. Adjacent axes are merged
+// if each operand advances on both or repeats on both.
 template <int kOperands>
 struct Broadcast {
   struct Axis {
@@ -132,7 +132,7 @@ struct Broadcast {
     }
   }
 
-  // The offsets of the operands of element i.
+  // Adds the offsets of element i's operands to `at`.
   __device__ void offsets(std::int64_t i, std::int64_t (&at)[kOperands]) const {
     for (int k = 0; k < dim; ++k) {
       const std::int64_t place = i % axes[k].extent;

@@ -32,7 +32,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 #endif
 }
 
-// The dynamic shared memory of the block, aligned to 16.
+// Returns the dynamic shared memory of the block, aligned to 16 bytes.
 template <typename T>
 __device__ T* shared_memory() {
 #ifdef LOCKSTEP_CUDA_EMULATED

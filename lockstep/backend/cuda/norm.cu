@@ -13,7 +13,7 @@ using namespace cuda;
 
 constexpr int kMostParts = 128, kPartsDepth = 7;
 
-// Statistics of up to kMostParts shards; n = 0 is a missing one.
+// Statistics of up to kMostParts shards; a shard with n = 0 is missing.
 template <typename C>
 struct Parts {
   int count;
@@ -92,7 +92,7 @@ class CudaNorm final : public NormKernels {
     visit_floating(call.running_mean.dtype, "commit", [&](auto zero) {
       using C = Compute<decltype(zero)>;
       const auto channels = static_cast<unsigned>(call.running_mean.numel());
-      // Counted before all blocks of the next kernel read it.
+      // A separate kernel counts first, so that all blocks of the next kernel read the new count.
       launch(count_batch_kernel, dim3(1), dim3(1), 0, cuda_context(context).stream(), call.batches.as<std::int64_t>());
       launch(commit_kernel<C>, blocks_for(channels), dim3(kThreads), 0, cuda_context(context).stream(),
              call.stats.mean.as<C>(), call.stats.m2.as<C>(), call.momentum, static_cast<double>(call.stats.n - 1),
@@ -139,7 +139,7 @@ class CudaNorm final : public NormKernels {
   template <typename C>
   static void launch_merge(CudaContext& ctx, std::span<const BatchNormStats> parts, const BatchNormStats& out) {
     Parts<C> arguments{};
-    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // none: one that is missing
+    arguments.count = static_cast<int>(std::max<std::size_t>(parts.size(), 1));  // no parts: one missing part
     for (std::size_t i = 0; i < parts.size(); ++i) {
       arguments.n[i] = parts[i].n;
       if (parts[i].n == 0) continue;

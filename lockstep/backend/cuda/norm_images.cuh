@@ -22,7 +22,7 @@ struct Images {
           x.shape.str());
   }
 
-  // The place of a sample of a channel, or of kWidth channels.
+  // Returns the offset of a sample of a channel, or of kWidth channels.
   template <int kWidth>
   __device__ std::int64_t offset(unsigned row, unsigned channel) const {
     const std::int64_t c = channel;
@@ -39,15 +39,15 @@ struct Images {
   }
 };
 
-// A grid of blocks over images. It depends on their shape alone, and so does the order of sums.
+// A grid of blocks over images. The grid, and so the order of sums, depends on their shape, layout, and dtype alone.
 struct NormGrid {
-  // Along channels: threads, each for `width` of them, and blocks.
+  // Along channels: channels per thread, threads of a block, and blocks.
   int width, lanes, tiles;
-  // Along rows: threads, rows of a block, blocks.
+  // Threads of a block; along rows: threads of a block, rows of a block, blocks.
   int threads, step;
   unsigned rows_per_block, blocks;
 
-  // About `target` blocks of `threads_per_block` threads, a power of two.
+  // Plans about `target` blocks of `threads_per_block` threads, a power of two.
   NormGrid(const View& x, int threads_per_block, int target) {
     const Images images(x);
     const int vector = x.dtype == DType::f32 ? kVector<float> : is_half_dtype(x.dtype) ? kVector<BFloat16> : 1;
@@ -117,7 +117,7 @@ __device__ void with_alignment(bool aligned, const Body& body) {
   }
 }
 
-// The parameters of a thread's channels.
+// Loads the parameters of a thread's channels.
 template <int kWidth, typename C>
 __device__ Vector<C, kWidth> load_channels(const C* p, unsigned channel) {
   return load<kWidth>(p + channel, reinterpret_cast<std::uintptr_t>(p) % kVectorBytes == 0);
@@ -128,7 +128,7 @@ __device__ C inverse_std(C m2, double inverse_n, double eps) {
   return 1 / std::sqrt(m2 * static_cast<C>(inverse_n) + static_cast<C>(eps));
 }
 
-// Values common to a channel.
+// Statistics per channel, and the numbers that normalize with them.
 template <typename C>
 struct Channels {
   const C *mean, *m2;
@@ -138,7 +138,7 @@ struct Channels {
       : mean(stats.mean.as<C>()), m2(stats.m2.as<C>()), inverse_n(1 / static_cast<double>(stats.n)), eps(epsilon) {}
 };
 
-// dy, or 0 where a fused ReLU with output y blocked it.
+// A sample's x and dy; dy is 0 where a fused ReLU with output y blocked it.
 template <int kWidth, typename T>
 struct Gradient {
   Vector<T, kWidth> x, dy, y;
@@ -156,7 +156,7 @@ struct Gradient {
   }
 };
 
-// Calls visitor(element, vector width) for x's dtype and walk.
+// Calls visitor(element, vector width) for x's dtype and `width`.
 template <typename Visitor>
 void visit_images(const View& x, int width, const Visitor& visitor) {
   visit_floating(x.dtype, "batch_norm", [&](auto zero) {

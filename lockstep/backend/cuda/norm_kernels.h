@@ -21,7 +21,7 @@ void rows_forward(CudaContext& context, const View& x, const View& weight, const
 void rows_backward(CudaContext& context, const View& dy, const View& x, const View& mean, const View& rstd,
                    const View& weight, const View& dx, const View& dweight, const View& dbias);
 
-// sums[c] = the sum of x over N, H and W, in an order that depends on shape and layout alone: the gradient of a bias.
+// sums[c] = the sum of x over N, H, and W, in NormGrid's order: the gradient of a bias.
 void sum_channels(CudaContext& context, const View& x, const View& sums);
 
 }  // namespace lockstep::cuda

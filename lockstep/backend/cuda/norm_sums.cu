@@ -9,7 +9,7 @@ namespace {
 // Large blocks, so that the last block has few partial sums to add.
 constexpr int kSumThreads = 512, kSumBlocks = 264, kAhead = 4;
 
-// For each column of a tile, sums the values of its threads over the rows of a block: to[column].
+// to[column] = the sum of x over the block's threads of each column of a tile.
 template <int kWidth, typename C>
 __device__ void sum_rows(const C (&x)[kWidth], int lanes, C* to) {
   __shared__ C sums[kSumThreads / 32][32 * kWidth];
@@ -28,8 +28,8 @@ __device__ void sum_rows(const C (&x)[kWidth], int lanes, C* to) {
   }
 }
 
-// Two sums over blocks in f64 for each column of a tile. term(block, column, a, b) adds to a and b; finish(column, a,
-// b) gets the totals. All threads call it; adjacent threads have adjacent columns.
+// Computes two sums over blocks in f64 for each column of a tile. term(block, column, a, b) adds to a and b;
+// finish(column, a, b) gets the totals. All threads call it; adjacent threads have adjacent columns.
 template <typename Term, typename Finish>
 __device__ void sum_blocks(int columns, int blocks, const Term& term, const Finish& finish) {
   __shared__ double sums[2][kSumThreads];
@@ -48,7 +48,7 @@ __device__ void sum_blocks(int columns, int blocks, const Term& term, const Fini
   if (thread < columns) finish(column, sums[0][thread], sums[1][thread]);
 }
 
-// A block's share of a reduction: partial sums of all columns, and the counter of blocks of its tile.
+// The memory of a reduction: partial sums of all blocks and columns, and for each tile a counter of its blocks.
 template <typename C>
 struct Partials {
   int lanes;
@@ -65,8 +65,8 @@ struct Partials {
   }
 };
 
-// Sums of x - shift and of its square, per block. The shift, the block's first row, is close enough to the block's mean
-// that few digits cancel. The last block of a tile combines them around the first block's shift.
+// Sums x - shift and its square, per block. The shift, the block's first row, is close enough to the block's mean that
+// few digits cancel. The last block of a tile combines them around the first block's shift.
 template <typename T, int kWidth, typename C = Compute<T>>
 __global__ void __launch_bounds__(kSumThreads, 2)
     stats_kernel(Images images, Partials<C> partials, const T* x, C* mean, C* m2, bool aligned) {

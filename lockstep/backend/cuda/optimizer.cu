@@ -11,7 +11,7 @@ namespace {
 
 using namespace cuda;
 
-// One parameter, with as many states as its rule may have. Absent ones are null.
+// One parameter, with as many states as its rule may have. Absent states are null.
 template <typename T, int kStates>
 struct Parameter {
   T* weight;
@@ -68,8 +68,8 @@ __device__ void update_chunk(const TensorTable<Parameter<T, kStates>>& table, co
   }
 }
 
-// A kernel before this one may have computed `scale`, the factor of clipping and loss scaling. Only reads the numbers
-// of steps, because many blocks share one: count_kernel follows.
+// A kernel before this one may have computed `scale`, the factor of clipping and loss scaling. This kernel only reads
+// step counts, because many blocks share one; count_kernel() then increments them.
 template <typename T, typename Rule>
 __global__ void update_kernel(const __grid_constant__ TensorTable<Parameter<T, Rule::kMostStates>> table, Rule rule,
                               const double* scale, const double* rate) {

@@ -40,7 +40,7 @@ struct Place {
   unsigned n, c, h, w;
 };
 
-// The position of vector i of an array in memory order.
+// Returns the position of vector i of an array in memory order.
 template <int kWidth>
 __device__ Place place_of(const Images& s, unsigned i) {
   unsigned block = 0, c = 0;
@@ -78,17 +78,17 @@ struct Window {
       padding[i] = static_cast<int>(o.padding[i]);
     }
   }
-  // The pixels of window p.
+  // Returns the pixels of window p.
   __device__ Range pixels(int axis, unsigned p, unsigned extent) const {
     const int first = static_cast<int>(p) * stride[axis] - padding[axis];
     return {std::max(first, 0), std::min(first + kernel[axis], static_cast<int>(extent))};
   }
-  // The windows over pixel h, out of `count` windows.
+  // Returns the windows over pixel h, out of `count` windows.
   __device__ Range windows(int axis, unsigned h, unsigned count) const {
     const int last = static_cast<int>(h) + padding[axis], before = last - kernel[axis];
     return {before < 0 ? 0 : before / stride[axis] + 1, std::min(last / stride[axis] + 1, static_cast<int>(count))};
   }
-  // The number of elements that output (p, q) is the mean of.
+  // Returns the number of elements that output (p, q) is the mean of.
   __device__ int size(unsigned p, unsigned q, const Images& image) const {
     return length(0, p, image.height) * length(1, q, image.width);
   }
@@ -256,7 +256,7 @@ __global__ void lp_backward_kernel(Images from, Images to, Window window, double
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 
-// y is [N, C]. Images with adjacent pixels get a warp per channel, others a thread per vector of channels.
+// y is [N, C]. Plain images get a warp per channel, others a thread per vector of channels.
 template <typename T, int kWidth>
 __global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
   using C = Compute<T>;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace cuda;
 
-// Each thread draws one block of numbers and makes four elements of them: y[i] = value(k, i) with block[k] for i.
+// Each thread draws one block and computes four elements from it: y[i], ..., y[i + 3] = value(block of draws, i).
 template <typename T, typename Value>
 __device__ void draw(RandomKey key, T* y, std::int64_t n, bool aligned, const Value& value) {
   const std::int64_t block = thread_number(), i = block * 4;

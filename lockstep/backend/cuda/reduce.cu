@@ -31,7 +31,7 @@ struct Axes {
       stride[dim++] = axis_stride;
     }
   }
-  // The offset in x of element number i over these axes.
+  // Returns the offset in x of element i over these axes.
   __device__ std::int64_t offset(std::int64_t i) const {
     std::int64_t at = 0;
     for (int k = 0; k < dim - 1; ++k) {
@@ -44,7 +44,7 @@ struct Axes {
 
 constexpr int kSumThreads = 256, kMostSumBlocks = 528;
 
-// How elements are combined: in f64, or i64 exactly.
+// Ways to combine elements: in f64, or for i64 in i64.
 struct Sum {
   using Total = double;
   __device__ static double none() { return 0; }
@@ -68,9 +68,9 @@ struct IntegerMax {
   __device__ static Total join(Total a, Total b) { return a > b ? a : b; }
 };
 
-// y[kept] = the sum, or the largest, over `summed`. A block adds a share of the summed elements for some kept ones:
-// `lanes` adjacent threads lie along the kept elements, the others along the summed ones. The last block combines the
-// shares.
+// y[kept] = the sum, or the largest element, over `summed`. A block adds a share of the summed elements for some kept
+// ones: `lanes` adjacent threads lie along the kept elements, the others along the summed ones. The last block combines
+// the shares.
 struct SumPlan {
   Axes kept, summed;
   int lanes = 1;
@@ -88,7 +88,7 @@ struct SumPlan {
       (keep ? kept : summed).add(extent, stride);
       stride *= extent;
     }
-    // As many lanes as read adjacent elements, or as would have no summed element otherwise.
+    // Use more lanes while they read adjacent elements, or while threads would have no summed element otherwise.
     while (lanes < kSumThreads && lanes < kept.count &&
            ((kept_is_inner && lanes < 32) || kSumThreads / lanes > summed.count)) {
       lanes *= 2;
@@ -170,7 +170,7 @@ struct Addend {
   }
 };
 
-// kCount leaves, all present; or, if it is 0, any number of leaves, some of which may be missing.
+// Sums kCount leaves, all present; or, if kCount is 0, any number of leaves, some of which may be missing.
 template <typename T, int kCount>
 __global__ void tree_sum_kernel(const __grid_constant__ Leaves<T> leaves, T* out, std::int64_t n, bool aligned) {
   constexpr int kWidth = kVector<T>;
@@ -258,13 +258,13 @@ __global__ void squared_norm_kernel(const __grid_constant__ TensorTable<Squared<
   if (threadIdx.x == 0) *y = total;
 }
 
-// Whether a comes before b. NaN is the largest.
+// Whether a comes before b. NaN counts as the largest.
 template <typename C>
 __device__ bool precedes(bool descending, C a, C b) {
   return descending ? a > b || (a != a && b == b) : a < b || (a == a && b != b);
 }
 
-// One thread per element, which counts those that come before it.
+// One thread per element, which counts the elements that come before its own.
 template <typename T>
 __global__ void argsort_kernel(bool descending, const T* x, std::int64_t* y, std::int64_t rows, std::int64_t k) {
   const std::int64_t i = thread_number();

@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-// Reports that `value` at `index` is outside [0, end). The first report is kept.
+// Reports `error` at `index`; an index or a label is a `value` outside [0, end). Only the first report is kept.
 __device__ inline void report(ErrorSlot* slot, DataError error, std::int64_t index, std::int64_t value,
                               std::int64_t end) {
   if (atomicCAS(&slot->claimed, 0, 1) != 0) return;

@@ -56,7 +56,7 @@ __global__ void rows_backward_kernel(const T* dy, const T* x, const Compute<T>* 
   group.for_each(k, [&](std::int64_t i) { dx[i] = convert<T>(scale * (gradient(i) - a - xhat(i) * b)); });
 }
 
-// sums [chunks, 2, k]: of weight and of bias, over `per_chunk` rows each. A thread sums a column of a chunk.
+// sums [chunks, 2, k] are those of weight and bias over `per_chunk` rows. A thread sums a column of a chunk.
 template <typename T>
 __global__ void parameter_sums_kernel(const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd,
                                       Compute<T>* sums, std::int64_t rows, std::int64_t k, std::int64_t per_chunk) {

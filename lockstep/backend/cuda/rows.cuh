@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-// Rows from this length on are shared by a block, except in f64; others by a warp.
+// A block computes each row that is longer than this, except in f64; a warp computes each other row.
 inline constexpr int kLongRow = 1024;
 
 // The kGroup threads that share a row.
@@ -24,7 +24,7 @@ struct Group {
       return block_sum(x);
     }
   }
-  // Ignores NaN.
+  // Returns the largest x, none of which may be NaN.
   template <typename C>
   __device__ C max(C x) const {
     for (int bits = 16; bits > 0; bits /= 2) {
@@ -47,7 +47,7 @@ struct Group {
   }
 };
 
-// Calls launch_rows(element, threads of a row, grid) for rows of k elements. Launches a block even if there are no
+// Calls launch_rows(element, threads of a row, grid) for rows of k elements. The grid has a block even if there are no
 // rows.
 template <typename F>
 void visit_rows(DType dtype, const char* operation, std::int64_t rows, std::int64_t k, const F& launch_rows) {

@@ -1,4 +1,4 @@
-// One call's share of its lane's device memory. Count the needed bytes first, then take them.
+// The part of its lane's device memory that one kernel call uses. Count the needed bytes first, then take them.
 #pragma once
 
 #include <cstddef>

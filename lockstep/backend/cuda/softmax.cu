@@ -75,15 +75,15 @@ struct Rules {
   __device__ bool ignores(std::int64_t label) const { return ignores_some && label == ignored; }
 };
 
-// What the mean over all samples is multiplied by to become that over the samples that count: exactly 1 if none is
+// The factor that turns the mean over all samples into the mean over the samples that count. It is exactly 1 if none is
 // ignored.
 template <typename C>
 __device__ C counted_factor(const C* sums) {
   return 1 + sums[1] / sums[2];
 }
 
-// The losses of all samples, which the last block adds up. `losses` has two numbers for each sample: its loss, and
-// whether it is ignored.
+// Computes the losses of all samples, which the last block adds up. `losses` [2, samples] has each sample's loss, and 1
+// if the sample is ignored, else 0.
 template <typename T, int kGroup>
 __global__ void cross_entropy_kernel(const T* x, const std::int64_t* labels, std::int64_t samples, std::int64_t classes,
                                      Rules rules, double* losses, Compute<T>* sums, unsigned* counter,

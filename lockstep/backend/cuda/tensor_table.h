@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 inline constexpr int kMostTensors = 64;
 inline constexpr std::int64_t kChunk = 8192;
 
-// A kernel's arguments have 4 KiB on all GPUs and versions of CUDA. 256 bytes are left for those beside the table.
+// A kernel's arguments may take 4 KiB on all GPUs and CUDA versions. 256 bytes are left for other arguments.
 template <typename Tensor>
 constexpr int most_tensors() {
   return std::min(kMostTensors, static_cast<int>(3840 / (sizeof(Tensor) + sizeof(unsigned))));

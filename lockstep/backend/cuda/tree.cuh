@@ -22,7 +22,7 @@ __device__ auto fold_tree(int count, const Leaf& leaf, const Join& join) {
   return node;
 }
 
-// The same for a constant number of leaves, all present. Intermediate sums stay in registers.
+// Like fold_tree(), for a constant number of leaves, all present. Intermediate sums stay in registers.
 template <int kBegin, int kCount, typename Leaf, typename Join>
 __device__ auto fold_constant_tree(const Leaf& leaf, const Join& join) {
   if constexpr (kCount == 1) {
@@ -34,14 +34,14 @@ __device__ auto fold_constant_tree(const Leaf& leaf, const Join& join) {
   }
 }
 
-// The sum over the lanes of a warp that are multiples of `stride` apart, a power of two; all of them get it.
+// Returns to each lane of a warp the sum over the lanes at multiples of `stride`, a power of two, from it.
 template <typename C>
 __device__ C warp_sum(C x, int stride = 1) {
   for (int bits = stride; bits < 32; bits *= 2) x += __shfl_xor_sync(0xffffffffu, x, bits);
   return x;
 }
 
-// The sum over the threads of a block of up to 1024; all of them get it. All must call it.
+// Returns to all threads of a block of up to 1024 threads the sum over these threads. All of them must call it.
 template <typename C>
 __device__ C block_sum(C x) {
   __shared__ C sums[32];
@@ -55,8 +55,8 @@ __device__ C block_sum(C x) {
   return total;
 }
 
-// Whether this block is the last of `blocks` to arrive; all its threads get the answer. The last block sees what the
-// others wrote before. *counter must be 0 at first and is 0 again at the end.
+// Returns to all threads of a block whether it is the last of `blocks` to arrive. The last block sees what the others
+// wrote before. *counter must be 0 at first and is 0 again at the end.
 __device__ inline bool is_last_block(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __threadfence();

@@ -7,7 +7,7 @@
 
 namespace lockstep::reference {
 
-// For element i of a broadcast to shape `to`, the number of the source element in the plain array of shape `from`.
+// Returns the index, in a plain array of shape `from`, of the source of element i of its broadcast to shape `to`.
 inline std::int64_t broadcast_source(const Shape& from, const Shape& to, std::int64_t i) {
   std::int64_t source = 0, stride = 1;
   for (int axis = 1; axis <= from.dim(); ++axis) {

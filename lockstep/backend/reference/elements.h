@@ -1,5 +1,5 @@
-// The elements of a View as doubles, whatever its dtype and layout. Every reference kernel computes in double
-// and rounds once, when it stores.
+// The elements of a View as doubles, whatever its dtype and layout. Reference kernels compute floating elements in
+// double and round once, at the store, unless a contract fixes other bits.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,7 @@ To convert(From x) {
   }
 }
 
-// x rounded to `dtype`.
+// Returns x rounded to `dtype`.
 inline double rounded(double x, DType dtype) {
   return visit_dtype(dtype, [&](auto zero) { return convert<double>(convert<decltype(zero)>(x)); });
 }
@@ -32,7 +32,7 @@ class Elements {
  public:
   explicit Elements(const View& view) : view_(view) {}
 
-  // Element i in memory order.
+  // Returns element i in memory order.
   double operator[](std::int64_t i) const {
     return visit_dtype(view_.dtype, [&](auto zero) { return convert<double>(data<decltype(zero)>()[i]); });
   }
@@ -40,7 +40,7 @@ class Elements {
     visit_dtype(view_.dtype, [&](auto zero) { data<decltype(zero)>()[i] = convert<decltype(zero)>(x); });
   }
 
-  // The place of (n, c, h, w) in memory order.
+  // Returns the index of (n, c, h, w) in memory order.
   std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return offset4(view_.layout, view_.shape, n, c, h, w);
   }

@@ -121,7 +121,7 @@ double apply(BinaryOp op, double a, double b) {
     }
     case BinaryOp::bit_and:
     case BinaryOp::bit_or:
-    case BinaryOp::bit_xor: break;  // of whole numbers alone
+    case BinaryOp::bit_xor: break;  // for integers only
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }

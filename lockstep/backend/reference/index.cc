@@ -8,8 +8,8 @@
 namespace lockstep::reference {
 namespace {
 
-// Calls visit(place in the indexed array, place along it) for every element of `other`, [outer, n, inner], where the
-// indexed array has m along that axis.
+// Calls visit(place in the indexed array, place in `other`) for every element of `other`, [outer, n, inner]. The
+// indexed array is [outer, m, inner].
 template <typename Visit>
 void for_each_indexed(const View& index, const Shape& other, std::int64_t m, const Visit& visit) {
   const auto* number = index.as<std::int64_t>();

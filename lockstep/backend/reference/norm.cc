@@ -14,7 +14,7 @@ struct Moments {
   double m2;
 };
 
-// norm.h defines it for all back ends.
+// norm.h defines this formula for all back ends.
 Moments merge(const Moments& a, const Moments& b, DType dtype) {
   std::int64_t n = a.n + b.n;
   double part = static_cast<double>(b.n) / n;
@@ -36,7 +36,7 @@ double inverse_deviation(const BatchNormStats& stats, double eps, std::int64_t c
   return 1 / std::sqrt(Elements(stats.m2)[c] / stats.n + eps);
 }
 
-// dy after passing back through the ReLU with output y, if there is one.
+// Returns dy[i] after the backward pass of the ReLU with output y, if there is one.
 double gradient(const View& dy, const View& y, std::int64_t i) {
   return !y || Elements(y)[i] > 0 ? Elements(dy)[i] : 0;
 }

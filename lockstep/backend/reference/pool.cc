@@ -20,7 +20,7 @@ void for_each_in_window(const Pool2dOptions& o, const Shape& image, std::int64_t
   }
 }
 
-// The number of elements that output (p, q) is the mean of.
+// Returns the number of elements that output (p, q) is the mean of.
 double window_size(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q) {
   double size = 0;
   if (o.count_include_pad) {

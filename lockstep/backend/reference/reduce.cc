@@ -104,7 +104,7 @@ class Reduce final : public ReduceKernels {
     }
   }
 
-  // The only kernel that does not sum in double: the order and rounding of its additions are its contract.
+  // This kernel does not sum in double, because its contract fixes the order and rounding of its additions.
   void run(KernelContext&, const kernels::TreeSum& call) override {
     if (call.out.dtype == DType::f64) {
       tree_sum_as<double>(call.leaves, call.out);

@@ -20,7 +20,7 @@ void for_each_row(const View& x, const Visit& visit) {
   for (std::int64_t begin = 0; begin < x.numel(); begin += k) visit(Row{begin, begin + k});
 }
 
-// log(sum(exp(x))) over a row.
+// Returns log(sum(exp(x))) over a row.
 double log_sum_exp(const Elements& x, Row row) {
   double largest = -std::numeric_limits<double>::infinity();
   for (std::int64_t i = row.begin; i < row.end; ++i) largest = std::max(largest, x[i]);
@@ -29,12 +29,12 @@ double log_sum_exp(const Elements& x, Row row) {
   return largest + std::log(sum);
 }
 
-// The target distribution of a sample, q in softmax.h.
+// Returns class k of a sample's target distribution, q in softmax.h.
 double target(std::int64_t k, std::int64_t label, double smoothing, std::int64_t classes) {
   return (k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
 }
 
-// The label of sample n; throws if it is neither ignored nor a class.
+// Returns the label of sample n. Throws if the label is neither ignored nor a class.
 std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t classes, const LabelRules& rules) {
   std::int64_t label = labels.as<std::int64_t>()[n];
   check(rules.ignores(label) || (label >= 0 && label < classes),

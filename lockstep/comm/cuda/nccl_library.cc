@@ -23,7 +23,7 @@ const NcclLibrary& nccl_library() {
 namespace {
 
 void* load() {
-  // The program's library path first, then the place found at build time.
+  // Tries the program's library path first, then the path found at build time.
   std::string why;
   for (const std::string& place : {fmt::format("libnccl.so.{}", NCCL_MAJOR), std::string(LOCKSTEP_NCCL)}) {
     if (void* found = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;

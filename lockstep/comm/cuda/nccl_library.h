@@ -20,7 +20,7 @@ struct NcclLibrary {
   decltype(&ncclGetLastError) last_error;
 };
 
-// Throws if NCCL cannot be loaded, with the reason.
+// Throws the reason if NCCL cannot be loaded.
 const NcclLibrary& nccl_library();
 
 }  // namespace lockstep

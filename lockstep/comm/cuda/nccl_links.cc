@@ -20,7 +20,7 @@ CudaStream& cuda_stream(Stream& stream) {
   return *cuda;
 }
 
-// NCCL's calls do not block (ncclConfig_t::blocking). Long ones are polled, so that a lost rank ends the wait.
+// NCCL's calls do not block (ncclConfig_t::blocking). Long calls are polled, so that a lost rank ends the wait.
 class NcclLinks final : public DeviceLinks {
  public:
   NcclLinks(int rank, int size, const ncclUniqueId& id, int gpu, const WaitCheck& wait_check)
@@ -35,7 +35,7 @@ class NcclLinks final : public DeviceLinks {
       throw;
     }
   }
-  // ncclCommDestroy might wait for other ranks. No work is under way: each caller has waited for the work it queued.
+  // Aborts, because ncclCommDestroy might wait for other ranks. No work is lost: each caller has waited for its work.
   ~NcclLinks() override { abort(); }
 
   void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,
@@ -50,7 +50,7 @@ class NcclLinks final : public DeviceLinks {
     };
     for (const Piece& p : sent) add(nccl_.send(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
     for (const Piece& p : received) add(nccl_.receive(p.data, p.bytes, ncclUint8, p.rank, communicator_, handle));
-    // Every group that was started has to be ended.
+    // A group that was started must be ended, even after an error.
     const ncclResult_t end = nccl_.group_end();
     check_nccl("ncclSend and ncclRecv", status);
     finish("ncclGroupEnd", end, wait_check);
@@ -63,7 +63,7 @@ class NcclLinks final : public DeviceLinks {
   }
 
   void abort() noexcept override {
-    const GpuScope scope(gpu_, std::nothrow);  // the GPU that NCCL restores as current
+    const GpuScope scope(gpu_, std::nothrow);  // NCCL restores the GPU that is current now
     if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) nccl_.abort(communicator);
   }
 

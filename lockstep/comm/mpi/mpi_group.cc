@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// The name and version of the MPI library: "Open MPI v4.1.4, package: …".
+// Name and version of the MPI library: "Open MPI v4.1.4".
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
@@ -22,7 +22,7 @@ std::string mpi_library() {
   return std::string(text, static_cast<std::size_t>(length)).substr(0, std::string_view(text).find_first_of("\n,"));
 }
 
-// The launcher may belong to another MPI, in which case this MPI sees each process as a world of its own.
+// Compares the launcher's numbers with MPI's: under another MPI's launcher, each process is a world of its own.
 void check_world(const LaunchedRank& launched, int rank, int size) {
   const bool means_this_process = launched.world_size > 1 || launched.is_told();
   if (!means_this_process || (launched.rank == rank && launched.world_size == size)) return;

@@ -74,14 +74,14 @@ void MpiSession::set_failure(const RankFailure& failure) {
     MPI_Isend(message.get(), sizeof *message, MPI_BYTE, r, kFailureTag, world_,
               &requests.emplace_back(MPI_REQUEST_NULL));
   }
-  // A message is on its way once MPI has taken it.
+  // Waits a moment, because a message is in flight only once MPI has taken it.
   const TimeLimit soon(std::chrono::milliseconds(200));
   int done = 0;
   while (done == 0 && !soon.over()) {
     if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       break;
   }
-  // MPI, which does not end after a failure, may still read it.
+  // Leaks the message: MPI, which never ends after a failure, may still read it.
   if (done == 0) (void)message.release();
 }
 
@@ -133,7 +133,7 @@ void MpiSession::send_heartbeats() {
     if (r == rank_) continue;
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     int sent = 0;
-    // A heartbeat that is still under way serves as the next one, too.
+    // A heartbeat that is still in flight also serves as the next one.
     if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_empty(r, kHeartbeatTag);
     if (!count_silence(r)) return;
   }
@@ -141,7 +141,7 @@ void MpiSession::send_heartbeats() {
 
 bool MpiSession::count_silence(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  // Counts intervals instead of reading the clock, so a process that was stopped itself does not call others lost.
+  // Counts intervals instead of reading the clock, so that a process that was stopped does not report others as lost.
   const bool is_lost = ++peer.silent_for == silence_.length() / heartbeat_interval(silence_.length()) && !peer.departed;
   if (is_lost) set_failure(no_answer(rank, silence_));
   return !is_lost;

@@ -1,6 +1,6 @@
-// What all MPI groups of a process share. The groups fail together, because MPI cannot continue after losing a rank. A
-// thread of the session sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts
-// those that arrive.
+// State that all MPI groups of a process share. The groups fail together, because MPI cannot continue after it loses a
+// rank. A thread of the session sends heartbeats to all other ranks, even while this rank's other threads are busy, and
+// counts the intervals in which none arrive.
 #pragma once
 
 #include <mpi.h>
@@ -18,20 +18,20 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // A collective. Starts MPI unless the program has done so. A rank is lost when no message of it arrives for
+  // A collective. Starts MPI unless the program has done so. A rank is lost when no message from it arrives for
   // `silence`.
   explicit MpiSession(std::chrono::milliseconds silence);
-  // Calls MPI_Finalize if this object called MPI_Init, except after a failure: mpirun then kills all ranks when this
-  // process exits. A process can do so once.
+  // Calls MPI_Finalize if this object started MPI, which ends MPI for this process. Skips that after a failure: mpirun
+  // then kills all ranks when this process exits.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  // All ranks; carries only the session's own messages.
+  // Communicator of all ranks. It carries only the session's own messages.
   MPI_Comm world() const { return world_; }
 
-  // All calls that move data go through here. After a failure, call() returns false and does nothing: operations under
-  // way may refer to memory that was freed, and any MPI call might continue them.
+  // All calls that move data go through here. After a failure, call() returns false and does nothing: operations in
+  // flight may refer to memory that was freed, and any MPI call might continue them.
   template <typename Call>
   bool call(const Call& call) {
     std::lock_guard lock(mutex_);
@@ -41,25 +41,25 @@ class MpiSession {
     return !failure_;
   }
 
-  // The first failure counts. All ranks are told of it.
+  // Notes a failure and tells all ranks. Only the first failure counts.
   void fail(const RankFailure& failure);
   std::optional<RankFailure> failure() const;
-  // Whether a message of that rank of the world arrived recently.
+  // Whether a message from that rank of the world arrived recently.
   bool answers(int rank) const;
   // Whether the rank has closed its last group.
   bool departed(int rank) const;
-  // Whether any rank has. Costs nothing.
+  // Whether any rank has departed. Takes no lock.
   bool any_departed() const { return any_departed_.load(std::memory_order_relaxed); }
 
  private:
   struct Peer {
     MPI_Request sending = MPI_REQUEST_NULL;
     int sent = 0, received = 0;
-    int silent_for = -2;  // heartbeat intervals since its last message; negative before the first one
+    int silent_for = -2;  // heartbeat intervals since its last message; negative before the first message
     bool departed = false;
   };
 
-  // The next five are called with the mutex held.
+  // Call the next five with the mutex held.
   // Reads the session's own messages: heartbeats, shutdown messages, and failures.
   void listen();
   // Sends an empty message with that tag.
@@ -70,8 +70,8 @@ class MpiSession {
   void set_failure(const RankFailure& failure);
 
   void send_heartbeats_until(const std::stop_token& stop);
-  // Exchanges shutdown messages, so that nothing is under way at MPI_Finalize. Waits for all ranks, as MPI does, except
-  // those that hang.
+  // Exchanges shutdown messages, so that no message is in flight at MPI_Finalize. Waits for all ranks, as MPI does. If
+  // a rank hangs, sets the failure and returns.
   void shut_down();
 
   mutable std::mutex mutex_;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// MPI cannot wait with a time limit, so callers poll, with pauses that grow with the time spent.
+// MPI cannot wait with a time limit, so callers poll. Their pauses grow with the time spent.
 class Backoff {
  public:
   explicit Backoff(bool may_spin) : may_spin_(may_spin) {}
@@ -33,10 +33,10 @@ class Backoff {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// The time for messages that a rank sent before its shutdown message: MPI may deliver the shutdown message first.
+// Time for messages that a rank sent before its shutdown message, which MPI may deliver before them.
 class DrainTime {
  public:
-  // Called when the rank has left and something is still expected from it.
+  // Call it when the rank has left and a message from it is still expected.
   bool is_over() {
     if (!limit_) limit_.emplace(std::chrono::seconds(1));
     return limit_->over();
@@ -132,7 +132,7 @@ class MpiTransport final : public PairwiseTransport {
         const bool alive = transport_.session_->call([&] {
           broken_ |= MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE) !=
                      MPI_SUCCESS;
-          // Another rank's send may wait for this rank to receive it.
+          // Takes messages: another rank may be waiting for this rank to receive its message.
           if (done == 0) transport_.take_messages();
         });
         if (broken_ || !alive) return {Result::broken, first_pending()};
@@ -151,7 +151,7 @@ class MpiTransport final : public PairwiseTransport {
       transport_.session_->call([&] { broken_ |= begin(&requests_.back()) != MPI_SUCCESS; });
     }
 
-    // The first rank still awaited among those that `counts` selects.
+    // The rank of the first unfinished transfer whose rank `counts` accepts; -1 if there is none.
     template <typename Counts>
     int first_pending(const Counts& counts) {
       int rank = -1;
@@ -167,7 +167,7 @@ class MpiTransport final : public PairwiseTransport {
     int first_pending() {
       return first_pending([](int) { return true; });
     }
-    // The same, among ranks that have left.
+    // The same, among ranks that have departed.
     int first_departed() {
       if (!transport_.session_->any_departed()) return -1;
       std::vector<int> gone;
@@ -208,7 +208,7 @@ class MpiTransport final : public PairwiseTransport {
     return lockstep::overdue(rank, session_->answers(world_ranks_[static_cast<std::size_t>(rank)]), limit);
   }
 
-  // A point-to-point message: header, tag, and bytes.
+  // Packs a point-to-point message: header, tag, and bytes.
   static std::vector<std::byte> pack(int tag, const Message& message) {
     std::vector<std::byte> wire(sizeof message.header + sizeof tag + message.bytes.size());
     std::memcpy(wire.data(), &message.header, sizeof message.header);
@@ -218,7 +218,7 @@ class MpiTransport final : public PairwiseTransport {
     return wire;
   }
 
-  // Moves arrived messages into the mailbox. Runs inside a session call.
+  // Moves arrived messages into the mailbox. Call it inside a session call.
   void take_messages() {
     for (;;) {
       int there = 0, bytes = 0;
@@ -240,7 +240,7 @@ class MpiTransport final : public PairwiseTransport {
 
   const std::shared_ptr<MpiSession> session_;
   MPI_Comm ranks_;
-  std::vector<int> world_ranks_;  // in the session's world
+  std::vector<int> world_ranks_;  // each rank's rank in the session's world
   const bool may_spin_;
   Mailbox mailbox_;
 };

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A collective. `ranks` are those of the session's world; may_spin says whether each rank of a host has a core.
+// A collective of all ranks of the session's world. may_spin says whether each rank of this host has a core.
 std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiSession> session, bool may_spin);
 
 }  // namespace lockstep

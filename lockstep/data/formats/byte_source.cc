@@ -76,7 +76,7 @@ std::shared_ptr<const ByteSource> bytes_in_memory(std::shared_ptr<const std::str
 std::shared_ptr<const ByteSource> open_bytes(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  // For what is not a regular file, read_file() says why.
+  // read_file() throws, with the reason, if the path is not a regular file.
   if (error || size <= kMostAtOnce) return bytes_in_memory(read_file(path, kMostAtOnce));
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   check(static_cast<bool>(file), "cannot read {}: {}", path.string(), std::generic_category().message(errno));

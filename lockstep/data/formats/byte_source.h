@@ -1,4 +1,4 @@
-// Internal: bytes that stay in a file or are in memory.
+// Internal: bytes in a file or in memory.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class ByteSource {
   virtual const std::byte* in_memory() const { return nullptr; }
 };
 
-// A file of at most 64 MiB is read at once, a larger one where it is asked for. Throws if the file is missing,
-// unreadable, or not a regular file.
+// Reads a file of at most 64 MiB into memory at once, and leaves a larger file on disk until its bytes are asked for.
+// Throws if the file is missing, unreadable, or not a regular file.
 std::shared_ptr<const ByteSource> open_bytes(const std::filesystem::path& path);
 std::shared_ptr<const ByteSource> bytes_in_memory(std::string bytes);
 std::shared_ptr<const ByteSource> bytes_in_memory(std::vector<std::uint8_t> bytes);

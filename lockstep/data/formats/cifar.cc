@@ -30,7 +30,7 @@ std::vector<fs::path> training_files(const fs::path& folder) {
   for (int i = 1; is_there(folder / fmt::format("data_batch_{}.bin", i)); ++i) {
     files.push_back(folder / fmt::format("data_batch_{}.bin", i));
   }
-  // A part of the training data must not be lost without a word.
+  // Throws if a file in between is missing, so that no training data are lost silently.
   constexpr std::size_t kMostBatches = 100;
   for (std::size_t i = files.size() + 2; i <= kMostBatches; ++i) {
     check(!is_there(folder / fmt::format("data_batch_{}.bin", i)),
@@ -62,7 +62,7 @@ CifarPart read_part(const std::vector<fs::path>& files, std::size_t labels, std:
           FileArray(source, {.type = ElementType::u8, .dims = {count}, .offset = labels - 1, .stride = record}, name)};
 }
 
-// Lines that are not empty.
+// Returns the lines that are not empty.
 std::vector<std::string> read_names(const fs::path& path) {
   std::vector<std::string> names;
   const std::string text = read_file(path, std::size_t{1} << 20);

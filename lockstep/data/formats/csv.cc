@@ -46,7 +46,7 @@ std::string delimiter_name(char delimiter) {
   return fmt::format("delimiter {}", quoted_cell({&delimiter, 1}));
 }
 
-// Whether a number that std::from_chars finds out of range is too large, not too small: where its first digit is.
+// Whether a number out of range is too large rather than too small, by the place of its first nonzero digit.
 bool is_too_large(std::string_view number) {
   const std::size_t exponent_at = number.find_first_of("eE");
   long long exponent = 0;
@@ -252,7 +252,7 @@ class CsvParser {
   }
 
  private:
-  // Takes the memory at once that cells and rows will need at most, so that it is never copied.
+  // Reserves at once the most memory that cells and rows can need, so that they are never copied.
   void reserve(std::string_view text) {
     constexpr std::size_t kBytesOfCell = sizeof table_.ends_[0] + sizeof(float);  // here, and in a TableDataset
     constexpr std::size_t kBytesOfRow = sizeof table_.lines_[0];
@@ -273,7 +273,7 @@ class CsvParser {
     table_.lines_.reserve(lines);
   }
 
-  // Moves the cells to the front of the same memory: a cell never moves back.
+  // Moves the cells toward the front of cells_, in place: a cell never moves toward the end.
   void read_rows(std::string_view text) {
     CellScanner scanner(text, table_.delimiter_);
     for (scanner.skip_empty_lines(); !scanner.at_end(); scanner.skip_empty_lines()) {
@@ -381,7 +381,7 @@ class CsvParser {
     return all_differ;
   }
 
-  // "0", "1", "2", ..., maybe with texts between them: pandas names the columns of an array so.
+  // Whether the first row counts the columns from 0 or 1, maybe with texts in between, as pandas names them.
   bool counts_columns() const {
     const auto columns = static_cast<std::int64_t>(columns_);
     for (const std::int64_t from : {0, 1}) {
@@ -458,11 +458,11 @@ Table read_csv(const std::filesystem::path& path, const CsvOptions& options) {
   const std::uint64_t size = ignored ? 0 : known;
   GzipReader input(file, path.string());
   std::string text;
-  // Doubles the memory as text arrives; one byte more than the file has shows its end.
+  // Doubles the memory as text arrives. Asks for one byte more than the file has, so that a short read shows the end.
   constexpr std::size_t kFirst = std::size_t{1} << 20;
   std::size_t have = 0, room = std::max<std::size_t>(input.packed() ? 0 : size + 1, kFirst);
   while (true) {
-    // While the text moves to larger memory, it is there twice.
+    // The text exists twice while it moves to larger memory.
     check_file_memory(have + room, size, path.string(), fmt::format("more than {} bytes of text", have), kUnpackFirst);
     text.resize(room);
     const std::span<std::uint8_t> wanted(reinterpret_cast<std::uint8_t*>(text.data()) + have, room - have);

@@ -22,34 +22,33 @@
 namespace LOCKSTEP_API lockstep {
 
 struct CsvOptions {
-  // A comma, a tab, a semicolon, or another character but quotes and line ends. Not set: the one of these three that
-  // cuts every one of the first 100 rows into the same number of cells, at least two; of several, the first of tab,
-  // semicolon, comma. If none does, the one that makes most cells.
+  // Any character except quotes and line ends. Not set: the first of tab, semicolon, and comma that cuts each of the
+  // first 100 rows into the same number of cells, at least two. If none does, the one that makes the most cells.
   std::optional<char> delimiter = {};
-  // Whether the first row has the names of the columns. Not set: the first 1,000 rows decide. It does if none of its
-  // cells is a number although a column below it has only numbers, or if no column has and its cells differ and occur
-  // nowhere below. Numbers that count the columns from 0 or 1 are names, too.
+  // Whether the first row has the names of the columns. Not set: it does if none of its cells is a number and, in the
+  // first 1,000 rows, either the cells below one of them are numbers, or its cells differ and occur nowhere below. It
+  // also does if its cells count the columns from 0 or 1, maybe with texts in between.
   std::optional<bool> header = {};
-  // Rows with another number of cells than the first one are left out and counted, instead of being an error.
+  // Leaves out and counts rows with broken quotes or a wrong number of cells, instead of throwing.
   bool skip_broken = false;
 };
 
-// The cells of a file, in memory: the file's bytes, 8 bytes for each cell, and 8 for each row.
+// The cells of a file, in memory. They take the bytes of the file, 8 bytes for each cell, and 8 bytes for each row.
 class Table {
  public:
-  // In errors.
+  // Name of the file in errors.
   const std::string& file() const { return file_; }
   char delimiter() const { return delimiter_; }
   bool has_header() const { return header_; }
-  // Broken rows that were left out.
+  // Number of broken rows that were left out.
   std::int64_t skipped() const { return skipped_; }
 
   std::int64_t rows() const;
   std::int64_t columns() const { return static_cast<std::int64_t>(names_.size()); }
-  // The header's names. Without a header, and where it is empty: "1", "2", ..., the column's number.
+  // Names from the header. Where there is none, or an empty one, the number of the column, from 1: "1", "2", ...
   const std::vector<std::string>& names() const { return names_; }
-  // Finds a column by its name or, if there is none of that name, by its number, from 1. Throws an error that lists
-  // the columns.
+  // Returns the index, from 0, of the column with this name or, if there is none, with this number, from 1. Throws an
+  // error that lists the columns.
   std::int64_t column(std::string_view name) const;
 
   // Row and column count from 0. The view is valid as long as the table is neither changed nor destroyed.
@@ -64,7 +63,7 @@ class Table {
  private:
   friend class CsvParser;
   std::string file_, cells_;
-  std::vector<std::uint64_t> ends_;  // of each cell in cells_, where the next one begins
+  std::vector<std::uint64_t> ends_;  // end of each cell in cells_, where the next cell begins
   std::vector<std::int64_t> lines_;
   std::vector<std::string> names_;
   std::int64_t skipped_ = 0;
@@ -74,13 +73,13 @@ class Table {
 
 // Reads a file, gzipped or not. Throws an Error that names the file, the line, what was found, and what was expected:
 // for an empty file, rows of different lengths, a quote that is not closed or is followed by text, NUL bytes, names
-// that occur twice, a file that needs more memory than this process has left, and a gzipped one whose table would take
-// more than 64 MiB and 256 times the file (gunzip reads it nevertheless).
+// that occur twice, a file that needs more memory than this process has left, and a gzipped file whose table would take
+// more than 64 MiB and 256 times the file (to read it, gunzip it first).
 Table read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 // The same for text in memory. Errors call it `name`.
 Table parse_csv(std::string text, const std::string& name, const CsvOptions& options = {});
 
-// A number as tables have it: 5, -0.5, +3, .5, 1e-3. std::from_chars reads it, so the locale does not matter.
+// What a cell holds. Numbers are 5, -0.5, +3, .5, 1e-3; std::from_chars reads them, so the locale does not matter.
 enum class CellKind : std::uint8_t {
   missing,     // empty, "NA", "N/A", "#N/A", "<NA>", "nan", "-nan", "null", "none", "?", in any case
   number,      // `value` has it, rounded to the nearest f64

@@ -36,7 +36,7 @@ void visit_element_type(ElementType type, const Visitor& visitor) {
   }
 }
 
-// An element at any address, in any order of its bytes.
+// Reads an element at any address, in either byte order.
 template <typename From>
 From element(const std::byte* at, bool big_endian) {
   std::byte bytes[sizeof(From)];
@@ -46,7 +46,7 @@ From element(const std::byte* at, bool big_endian) {
   return value;
 }
 
-// A number of a type that C++ computes with.
+// Converts half types to float, because C++ cannot compute with them.
 template <typename From>
 auto plain_number(From value) {
   if constexpr (is_half<From>) {
@@ -56,7 +56,7 @@ auto plain_number(From value) {
   }
 }
 
-// Whether a number is a whole one that i64 holds.
+// Whether the number is a whole number within i64.
 template <typename From>
 bool fits_i64(From value) {
   if constexpr (std::is_floating_point_v<From>) {

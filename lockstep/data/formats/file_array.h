@@ -26,14 +26,14 @@ ElementType parse_element_type(std::string_view name);
 std::size_t item_size(ElementType type);
 bool is_floating(ElementType type);
 
-// Where the elements are: row r begins at `offset` + r * `stride` bytes; a row has its elements without holes.
+// Where the elements are: row r begins at byte `offset` + r * `stride`, and its elements are contiguous.
 struct ArrayLayout {
   ElementType type = ElementType::f32;
   bool big_endian = false;
   // Axis 0 has the rows.
   std::vector<std::int64_t> dims{};
   std::uint64_t offset = 0;
-  // 0: rows have no holes between them.
+  // Bytes from one row to the next. 0: rows are contiguous.
   std::uint64_t stride = 0;
 };
 
@@ -42,7 +42,7 @@ class FileArray {
  public:
   // Throws unless all elements are within the source. Errors call the array `name`.
   FileArray(std::shared_ptr<const ByteSource> source, ArrayLayout layout, std::string name);
-  // An array in memory, without holes, little-endian.
+  // An array in memory, contiguous and little-endian.
   FileArray(std::string bytes, ElementType type, std::vector<std::int64_t> dims, std::string name);
 
   const std::string& file() const { return name_; }
@@ -55,18 +55,18 @@ class FileArray {
   // "u8 [60000, 28, 28]"
   std::string describe() const;
 
-  // Reads rows [first, first + count) in row-major order into `out`, which has count * row_elements() elements. To
-  // float and double, numbers are rounded to nearest. To integers, an element that is not a whole number, or beyond
-  // i64, is an error that names the row.
+  // Reads rows [first, first + count) in row-major order into `out`, which has count * row_elements() elements. Rounds
+  // to the nearest float or double. For integers, an element that is not a whole number within i64 is an error that
+  // names the row.
   void read(std::int64_t first, std::int64_t count, std::span<float> out) const;
   void read(std::int64_t first, std::int64_t count, std::span<double> out) const;
   void read(std::int64_t first, std::int64_t count, std::span<std::int64_t> out) const;
-  // Rows of u8 and boolean as they are.
+  // Reads rows of u8 or bool unchanged. Throws for other types.
   void read(std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) const;
-  // The bytes of a row, row_elements() of item_size(type()), if they are in memory as they are in the file; null
-  // otherwise. row < rows() is not checked.
+  // Returns the bytes of a row, row_elements() elements of item_size(type()) bytes, if the bytes of the file are in
+  // memory; null otherwise. Does not check that row < rows().
   const std::byte* row_in_memory(std::int64_t row) const;
-  // The bytes of rows as they are in the file.
+  // Reads the bytes of rows as they are in the file.
   void read_bytes(std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
 
  private:

@@ -34,7 +34,7 @@ std::string_view type_name(std::uint8_t type) {
 
 class IdxReader {
  public:
-  // `file_bytes`: the stream's, for check_file_memory().
+  // `file_bytes` is the size of the file, for check_file_memory().
   IdxReader(std::istream& stream, const std::string& name, std::uint64_t file_bytes)
       : name_(name), file_bytes_(file_bytes), input_(stream, name) {}
 
@@ -54,7 +54,7 @@ class IdxReader {
                         fmt::format("the header claims {} = {} bytes of data", fmt::join(array.dims, " x "), total),
                         "gunzip it first");
     }
-    if (file_bytes_ != kAnyProportion) array.data.reserve(total);  // a pipe may never bring them
+    if (file_bytes_ != kAnyProportion) array.data.reserve(total);  // a pipe may never deliver so many
     while (array.data.size() < total) {
       constexpr std::size_t kFirst = std::size_t{1} << 20;
       const std::size_t have = array.data.size();

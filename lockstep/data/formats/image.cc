@@ -31,7 +31,7 @@ ImageInfo probe_png(std::string_view bytes, std::string_view name) {
           color == kGray || color == kGrayAlpha ? 1 : 3};
 }
 
-// Finds the frame's header among the segments: ff, kind, length of the rest (2 bytes), rest.
+// Finds the frame header among the segments, each of which is: ff, kind, length of the rest (2 bytes), rest.
 ImageInfo probe_jpeg(std::string_view bytes, std::string_view name) {
   std::size_t at = 2;
   while (at + 4 <= bytes.size()) {
@@ -59,8 +59,8 @@ ImageInfo probe_jpeg(std::string_view bytes, std::string_view name) {
 constexpr std::size_t kPixelsAtOnce = 64;
 using PixelBlock = std::array<std::uint8_t, 3 * kPixelsAtOnce>;
 
-// Byte i goes to 2 i modulo 191, so after six rounds to 64 i: color c of pixel p, byte 3 p + c, is then byte 64 c + p.
-// Four times as fast as a loop over pixels, because every processor has instructions for such a round.
+// A round moves byte i to 2 i modulo 191, so six rounds move it to 64 i: byte 3 p + c, color c of pixel p, becomes byte
+// 64 c + p. Four times as fast as a loop over pixels, because processors have instructions for a round.
 void riffle(const PixelBlock& in, PixelBlock& out) {
   constexpr std::size_t kHalf = PixelBlock().size() / 2;
   for (std::size_t i = 0; i < kHalf; ++i) {
@@ -97,7 +97,7 @@ ImageRows::ImageRows(const ImageInfo& info, std::int64_t channels)
 }
 
 void ImageRows::add_rgb(std::span<const std::uint8_t> row) {
-  // Bytes may alias members, which the loops would read again for each pixel.
+  // Copies members, because the loops would read them again for each pixel: bytes may alias them.
   std::uint8_t* const to = planes_ + row_++ * width_;
   const std::uint8_t* const from = row.data();
   const std::size_t width = width_, plane = plane_;

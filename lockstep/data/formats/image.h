@@ -30,26 +30,26 @@ inline constexpr std::int64_t kMaxImagePixels = 178'956'970;
 struct ImageOptions {
   // 1: gray, by (19595 R + 38470 G + 7471 B + 32768) >> 16, as Pillow. 3: color. 0: as in the file.
   std::int64_t channels = 0;
-  // A picture of more pixels is an error before memory is allocated for it. 0: kMaxImagePixels, and of a small file no
-  // more than its size makes likely: what decoding takes may be 64 MiB, or 256 times the file.
+  // A picture with more pixels is an error before memory is allocated for it. 0: kMaxImagePixels, and decoding may take
+  // no more than 64 MiB or 256 times the size of the file, whichever is more.
   std::int64_t max_pixels = 0;
 };
 
-// The picture as a host tensor, u8 [channels, height, width], as torchvision.io.decode_image. `bytes` is a whole file;
-// its content, not its name, says which format it has. Errors, which call it `name`, are other formats (named where
-// known), truncated and damaged data, and too many pixels.
+// Returns the picture as a host tensor, u8 [channels, height, width], as torchvision.io.decode_image. `bytes` is a
+// whole file; its content, not its name, says which format it has. Throws an error that calls it `name` for other
+// formats (named if known), truncated or damaged data, and too many pixels.
 //
 // JPEG: the integer inverse DCT and plain upsampling of libjpeg-turbo, which have the same bits on every processor;
-// Pillow interpolates colors between pixels and so differs by a few levels. CMYK becomes RGB. Whatever libjpeg warns of
-// is an error. PNG: a palette becomes color, the high byte of 16 bits counts, transparency is dropped as by Pillow's
-// convert("RGB"), and gamma is ignored. Orientation (EXIF) is ignored, as by default in torchvision.
+// Pillow interpolates colors between pixels and so differs by a few levels. CMYK becomes RGB. Whatever libjpeg warns
+// about is an error. PNG: a palette becomes color, 16-bit samples keep their high byte, transparency is dropped as by
+// Pillow's convert("RGB"), and gamma is ignored. Orientation (EXIF) is ignored, as by default in torchvision.
 Tensor decode_image(std::string_view bytes, const ImageOptions& options = {}, std::string_view name = "image");
 Tensor read_image(const std::filesystem::path& path, const ImageOptions& options = {});
 
 // Reads the header only, usually a few KB of a file.
 ImageInfo probe_image(const std::filesystem::path& path);
 
-// The file's bytes. The picture is a u8 host tensor [channels, height, width] with one or three channels, or
+// Returns the bytes of a PNG file. `image` is a u8 host tensor [channels, height, width] with one or three channels, or
 // [height, width].
 std::string encode_png(const Tensor& image);
 void write_png(const std::filesystem::path& path, const Tensor& image);
@@ -60,7 +60,7 @@ struct JpegOptions {
 std::string encode_jpeg(const Tensor& image, const JpegOptions& options = {});
 void write_jpeg(const std::filesystem::path& path, const Tensor& image, const JpegOptions& options = {});
 
-// The decoder that decides pixels, for the recipe of a training run: "libjpeg-turbo 2.1.5". PNG is lossless.
+// JPEG decoder, which decides pixels, for the recipe of a training run: "libjpeg-turbo 2.1.5". PNG is lossless.
 std::string image_decoder_version();
 
 }  // namespace lockstep

@@ -43,7 +43,7 @@ struct EncodedImage {
   std::int64_t channels = 0;  // as in ImageOptions
   bool any_proportion = false;
 
-  // Throws if the tensor and what the codec takes beside it are too much memory for the file.
+  // Throws if the tensor and the `of_codec` bytes that the codec takes are too much memory for the size of the file.
   void check_memory(std::int64_t of_codec) const;
 };
 
@@ -53,16 +53,16 @@ std::string encode_jpeg(const InterleavedImage& image, int quality);
 std::string encode_png(const InterleavedImage& image);
 std::string jpeg_library_version();
 
-// A number of up to four bytes.
+// Reads a big-endian number of up to four bytes.
 inline std::int64_t big_endian(std::string_view bytes) {
   std::int64_t value = 0;
   for (const char c : bytes) value = value << 8 | static_cast<unsigned char>(c);
   return value;
 }
 
-// Of the bytes of a file, or of its start.
+// Reads the header from the bytes of a file, or from its first bytes.
 ImageInfo probe_image_bytes(std::string_view bytes, std::string_view name);
-// What the first bytes say that a file is: "a GIF picture", "text", "empty".
+// Returns what a file is, by its first bytes: "a GIF picture", "a text", "empty".
 std::string describe_content(std::string_view bytes);
 
 }  // namespace lockstep

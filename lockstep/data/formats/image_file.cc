@@ -23,7 +23,7 @@ namespace {
 
 ImageFile::ImageFile(const std::filesystem::path& path)
     : name_(printable_name(path.native())),
-      // A pipe must not make this wait.
+      // Opening a pipe must not block.
       file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};
   if (!file_ || ::fstat(file_.get(), &status) != 0) fail_to_read(name_);
@@ -46,7 +46,7 @@ std::string ImageFile::read(std::size_t most) const {
 }
 
 ImageInfo ImageFile::probe() const {
-  // A camera's header holds a small picture, up to 64 KB for each segment.
+  // A camera's header may hold a small picture, up to 64 KB in each segment.
   constexpr std::size_t kMost = std::size_t{1} << 24;
   for (std::size_t most = 4096;; most *= 16) {
     const std::string bytes = read(most);
@@ -59,7 +59,7 @@ ImageInfo ImageFile::probe() const {
 }
 
 Tensor ImageFile::decode(const ImageOptions& options) const {
-  // No picture within max_pixels needs more, whatever its metadata.
+  // More than any picture within max_pixels needs, whatever its metadata.
   constexpr std::size_t kMostBytes = std::size_t{4} << 30;
   check(size_ <= kMostBytes, "{}: {} bytes, expected at most {} of a picture", name_, size_, kMostBytes);
   check_file_memory(size_, size_, name_, "the file");

@@ -37,11 +37,11 @@ struct JpegErrors {
 }
 
 void leave_jpeg_at_warning(j_common_ptr info, int level) {
-  if (level < 0) leave_jpeg(info);  // the others are traces
+  if (level < 0) leave_jpeg(info);  // levels from 0 are traces
 }
 
 void stop_endless_scans(j_common_ptr info) {
-  // A crafted file decodes the same pixels for hours. A usual progressive file has ten scans.
+  // A crafted file could decode the same pixels for hours. A typical progressive file has ten scans.
   constexpr int kMostScans = 500;
   if (info->is_decompressor && reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMostScans) {
     auto* errors = reinterpret_cast<JpegErrors*>(info->err);
@@ -67,7 +67,7 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Each returns false after an error: message().
+  // Each of these functions returns false after an error, which message() describes.
   bool read_header(std::string_view bytes) {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_create_decompress(&info_);
@@ -96,7 +96,7 @@ class JpegDecoder {
     jpeg_finish_decompress(&info_);
     return true;
   }
-  // A picture in several scans is kept as coefficients of 16 bits until the last one. Others need a few rows.
+  // libjpeg keeps a picture of several scans as 16-bit coefficients until the last scan. Others need a few rows.
   std::int64_t coefficient_bytes() {
     if (!jpeg_has_multiple_scans(&info_)) return 0;
     std::int64_t bytes = 0;

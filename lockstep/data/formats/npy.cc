@@ -163,7 +163,7 @@ NpyType parse_descr(const std::string& descr, const std::string& name) {
        quoted_cell(descr), what);
 }
 
-// The rows of an array whose first axis changes fastest in the file.
+// Reads an array in Fortran order, whose first axis changes fastest in the file, into C order.
 FileArray reorder(const ByteSource& source, std::uint64_t offset, const NpyType& type,
                   const std::vector<std::int64_t>& dims, const std::string& name) {
   const std::size_t item = item_size(type.type);
@@ -172,7 +172,7 @@ FileArray reorder(const ByteSource& source, std::uint64_t offset, const NpyType&
   const std::uint64_t bytes = elements * item;
   check_file_memory(bytes, bytes, name, "an array in Fortran order, which is reordered in memory");
   std::string out(bytes, '\0');
-  // Where the next element of the file goes, in elements of C order.
+  // `to` is the index, in C order, of the next element of the file.
   std::vector<std::int64_t> at(dims.size(), 0), step(dims.size(), 1);
   for (std::size_t axis = dims.size() - 1; axis > 0; --axis) step[axis - 1] = step[axis] * dims[axis];
   std::int64_t to = 0;
@@ -196,7 +196,7 @@ FileArray reorder(const ByteSource& source, std::uint64_t offset, const NpyType&
   return {std::move(out), type.type, dims, name};
 }
 
-// An .npy file at bytes [offset, offset + size) of the source.
+// Reads the .npy file at bytes [offset, offset + size) of the source.
 FileArray npy_at(const std::shared_ptr<const ByteSource>& source, std::uint64_t offset, std::uint64_t size,
                  const std::string& name) {
   const auto read = [&](std::uint64_t from, std::uint64_t count) {
@@ -243,7 +243,7 @@ std::map<std::string, FileArray> npz_of(const std::shared_ptr<const ByteSource>&
   constexpr std::string_view kEnding = ".npy";
   std::map<std::string, FileArray> arrays;
   for (ZipEntry& packed : read_zip(source, name)) {
-    const ZipEntry entry = std::move(packed);  // which ends here if the array is reordered
+    const ZipEntry entry = std::move(packed);  // its unpacked bytes are freed here if the array is reordered
     check(entry.name.ends_with(kEnding), "{}: has {}, expected arrays named .npy", name, quoted_cell(entry.name));
     const std::string array = entry.name.substr(0, entry.name.size() - kEnding.size());
     const std::string shown = quoted_cell(array);

@@ -13,9 +13,9 @@
 namespace LOCKSTEP_API lockstep {
 
 // Reads what NumPy's save() writes, in versions 1 to 3 of its format: booleans, integers of 8 to 64 bits, floats of 16
-// to 64 bits, little- and big-endian. The rows of an array in C order are read when they are used; one in Fortran order
-// is reordered in memory. Arrays of objects (which are code), of records, texts, dates, complex and longer floats are
-// errors that name the type. Nothing is allocated because a header claims it: sizes are compared with the file's.
+// to 64 bits, little- and big-endian. The rows of an array in C order are read when they are used; an array in Fortran
+// order is reordered in memory. Arrays of objects (which are code), records, texts, dates, complex numbers, and longer
+// floats are errors that name the type. Allocates memory only after the header's sizes agree with the size of the file.
 FileArray read_npy(const std::filesystem::path& path);
 // The same for bytes in memory. Errors call them `name`.
 FileArray parse_npy(std::string bytes, const std::string& name);

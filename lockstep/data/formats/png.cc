@@ -28,13 +28,13 @@ Tensor decode_png(const EncodedImage& image) {
   const std::string_view bytes = image.bytes, name = image.name;
   const ImageInfo& info = image.info;
   check_is_whole(bytes, name);
-  // Deflated data has at most 1032 times its size.
+  // Deflate expands data at most 1032 times.
   check(info.height * info.width / 8 / 1032 <= static_cast<std::int64_t>(bytes.size()),
         "{}: truncated: the header says {} x {} pixels, {} bytes cannot hold so many", name, info.width, info.height,
         bytes.size());
   constexpr std::size_t kInterlaceMethod = 28;  // in the chunk IHDR
   const bool interlaced = bytes[kInterlaceMethod] != '\0';
-  // Of an interlaced picture all rows come at the end.
+  // An interlaced picture has no complete row before its end.
   const std::int64_t rows_at_once = interlaced ? info.height : 1;
   image.check_memory(3 * info.width * rows_at_once);
   ImageRows rows(info, image.channels);

@@ -44,10 +44,10 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  // Each returns false after an error: message().
+  // Each of these functions returns false after an error, which message() describes.
   bool read_header() {
     if (setjmp(errors_.back) != 0) return false;
-    // Profiles and texts are not read; a file must not make them large.
+    // Profiles and texts are not used, so a file must not make them large.
     png_set_chunk_malloc_max(png_, png_alloc_size_t{16} << 20);
     png_set_user_limits(png_, 0x7fffffff, 0x7fffffff);  // the caller limits pixels
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);

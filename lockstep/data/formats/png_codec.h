@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Decodes a file that has its end, row by row from the top: width x 3 bytes of red, green, blue, without alpha; of 16
-// bits the upper 8. An interlaced picture is in memory as a whole before its first row is.
+// Decodes a complete file. Calls `row` for each row from the top with width x 3 bytes of red, green, blue: without
+// alpha, and with the upper 8 of 16 bits. Holds an interlaced picture in memory as a whole before the first row.
 void read_png(std::string_view bytes, const ImageInfo& info, bool interlaced,
               const std::function<void(std::span<const std::uint8_t> rgb)>& row, std::string_view name);
 

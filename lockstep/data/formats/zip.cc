@@ -22,7 +22,7 @@ constexpr std::uint32_t kEndSignature = 0x06054b50, kEnd64LocatorSignature = 0x0
 constexpr std::uint32_t kEntrySignature = 0x02014b50, kLocalSignature = 0x04034b50;
 constexpr std::size_t kEndBytes = 22, kEnd64LocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46, kLocalBytes = 30;
 constexpr std::uint64_t kMostCommentBytes = 65535;
-// Deflate packs at most so many bytes into one.
+// Deflate packs at most this many bytes into one byte.
 constexpr std::uint64_t kMostPerZipByte = 1032;
 
 template <typename T>
@@ -78,7 +78,7 @@ class ZipReader {
     bool deflated = false;
   };
 
-  // A small archive could have one entry's bytes under many names, each of which takes the time to check them.
+  // Throws if entries share bytes, because a small archive could list one entry's bytes under many names to be checked.
   static void check_apart(const std::vector<Place>& places) {
     std::vector<const Place*> sorted;
     for (const Place& place : places) sorted.push_back(&place);
@@ -154,7 +154,7 @@ class ZipReader {
     return made;
   }
 
-  // A field of 32 bits that does not suffice is all ones, and the extra field 1 has it.
+  // A 32-bit field that is too small for its number is all ones; extra field 1 then has the number.
   void read_64_bit_fields(std::string_view extra, const std::string& where, std::uint64_t& size, std::uint64_t& packed,
                           std::uint64_t& local) const {
     while (extra.size() >= 4) {
@@ -193,7 +193,7 @@ class ZipReader {
       stream.next_in = reinterpret_cast<Bytef*>(input.data());
       stream.avail_in = static_cast<uInt>(piece);
       while (result == Z_OK) {
-        // A byte more than expected would show.
+        // Room for one extra byte after the expected ones shows whether the entry is too long.
         Bytef extra = 0;
         const std::size_t room = std::min<std::size_t>(out.size() - written, std::size_t{1} << 30);
         stream.next_out = room > 0 ? reinterpret_cast<Bytef*>(out.data() + written) : &extra;

@@ -1,4 +1,4 @@
-// Internal: the entries of a zip archive (PKWARE's APPNOTE 6.3), with the 64-bit fields of large ones.
+// Internal: the entries of a zip archive (PKWARE's APPNOTE 6.3), with the 64-bit fields of large archives.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep {
 
 struct ZipEntry {
   std::string name;
-  // The unpacked bytes: `size` of them from `offset`. Stored entries are where they are in the archive.
+  // Unpacked bytes: `size` bytes from `offset` of `source`, which is the archive itself for a stored entry.
   std::shared_ptr<const ByteSource> source;
   std::uint64_t offset = 0, size = 0;
 };
 
-// Reads all entries; compressed ones are unpacked in memory, as much as check_file_memory() allows. Throws an Error
-// that names the archive and the entry for damaged or encrypted ones, entries that share bytes, other methods of
-// compression than deflate, and wrong checksums.
+// Reads all entries; compressed entries are unpacked in memory, as far as check_file_memory() allows. Throws an Error
+// that names the archive and the entry for damaged or encrypted entries, entries that share bytes, compression methods
+// other than deflate, and wrong checksums.
 std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ bool changes_colors(const ColorJitterOptions& o) {
   return o.brightness != 0 || o.contrast != 0 || o.saturation != 0 || o.hue != 0;
 }
 
-// All values of a chain; those that are not set are 0.
+// Sets all values of a chain: to 0 if neither `augment` nor `given` sets one.
 AugmentOptions resolved(Augment augment, ImageSize size, const AugmentOptions& given) {
   AugmentOptions o;
   if (augment == Augment::light) o = {.crop_padding = std::min(size.height, size.width) / 8, .flip = 0.5};
@@ -64,7 +64,7 @@ ImageTransform augmentation(Augment augment, ImageSize size, const AugmentOption
   } else {
     chain.push_back(ResizeAndCrop(size));
   }
-  // Of tiny pictures, an eighth is 0. The crop keeps its place: transforms behind it draw by their place.
+  // The crop stays in the chain even if an eighth is 0, for tiny pictures: later transforms draw by their index.
   if (*o.crop_padding != 0 || (augment == Augment::light && !options.crop_padding)) {
     chain.push_back(RandomCrop(size, {.padding = *o.crop_padding}));
   }
@@ -73,7 +73,7 @@ ImageTransform augmentation(Augment augment, ImageSize size, const AugmentOption
   if (*o.rotation != 0) chain.push_back(RandomRotation(*o.rotation));
   if (changes_colors(*o.color_jitter)) chain.push_back(ColorJitter(*o.color_jitter));
   if (*o.erasing != 0) chain.push_back(RandomErasing({.p = *o.erasing}));
-  // One that is not random needs no key of its own.
+  // A single transform that is not random needs no key of its own, which Compose would give it.
   return chain.size() == 1 && *o.resized_crop == 0 ? chain.front() : Compose(std::move(chain));
 }
 

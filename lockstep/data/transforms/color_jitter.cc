@@ -57,7 +57,7 @@ void change_saturation(Planes& planes, float factor) {
   }
 }
 
-// Through hue, saturation, and value, as torchvision's adjust_hue of tensors.
+// Shifts the hue by way of hue, saturation, and value, as torchvision's adjust_hue of tensors.
 void change_hue(Planes& planes, float shift) {
   if (planes.channels == 1) return;
   for (std::size_t i = 0; i < planes.pixels; ++i) {

@@ -7,16 +7,16 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// A factor is uniform in [max(0, 1 - x), 1 + x], the shift of the hue in [-x, x] of a full turn, x at most 0.5. 0: left
-// as it is.
+// Each option is a range x: a factor is uniform in [max(0, 1 - x), 1 + x], and the shift of the hue in [-x, x] of a
+// full turn, with x at most 0.5. 0: no change.
 struct ColorJitterOptions {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
   double hue = 0;
 };
-// The four changes in random order. Pictures have one channel, which has neither saturation nor hue, or three. f32
-// elements lie in 0 to 1, so put it before Normalize. u8 elements are rounded after each change.
+// Makes the four changes in random order. Pictures have three channels, or one, which has neither saturation nor hue.
+// f32 elements must lie in 0 to 1, so put it before Normalize. u8 elements are rounded after each change.
 class ColorJitter : public ImageTransform {
  public:
   explicit ColorJitter(const ColorJitterOptions& options);

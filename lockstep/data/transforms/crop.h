@@ -10,7 +10,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// The window in the middle. A smaller picture is surrounded by 0.
+// Cuts out the middle. Pads a smaller picture with 0.
 class CenterCrop : public ImageTransform {
  public:
   explicit CenterCrop(std::int64_t size);
@@ -19,8 +19,8 @@ class CenterCrop : public ImageTransform {
 
 struct RandomCropOptions {
   std::int64_t padding = 0;    // pixels added on each side before the crop
-  bool pad_if_needed = false;  // more of them if the picture is too small; otherwise that is an error
-  double fill = 0;             // of the pixels that are added
+  bool pad_if_needed = false;  // adds more if the picture is too small, which is otherwise an error
+  double fill = 0;             // value of the added pixels
 };
 class RandomCrop : public ImageTransform {
  public:
@@ -29,12 +29,12 @@ class RandomCrop : public ImageTransform {
 };
 
 struct RandomResizedCropOptions {
-  // The window's part of the area, and its ratio of width to height, whose logarithm is uniform.
+  // Limits of the window's share of the area, and of its ratio of width to height, whose logarithm is uniform.
   double min_scale = 0.08, max_scale = 1;
   double min_ratio = 3. / 4, max_ratio = 4. / 3;
   Interpolation interpolation = Interpolation::bilinear;  // as in ResizeOptions
 };
-// A random window, resized. If ten windows do not fit, the largest centered one whose ratio is within the limits.
+// A random window, resized. If ten draws do not fit, the largest centered window whose ratio is within the limits.
 class RandomResizedCrop : public ImageTransform {
  public:
   explicit RandomResizedCrop(std::int64_t size, const RandomResizedCropOptions& options = {});

@@ -34,7 +34,7 @@ Compose::Compose(std::vector<ImageTransform> transforms)
     : ImageTransform(chain_text(transforms), [transforms](const Tensor& image, RandomKey key) {
         Tensor result = image;
         for (std::size_t i = 0; i < transforms.size(); ++i) {
-          // Options do not change the draws.
+          // Leaves the options out of the key, so that they do not change the draws.
           const std::string& text = transforms[i].str();
           const std::uint64_t name = hash_name(std::string_view(text).substr(0, text.find('(')));
           result = transforms[i](result, random_key(key.seed, {key.stream, name, i}));

@@ -1,5 +1,5 @@
-// Transforms of pictures, one by one or in a chain. Each is a function of a picture and a key, so an example of a data
-// set is transformed alike on every machine, by any number of workers and processes, and anew in each epoch.
+// Transforms of pictures, one by one or in a chain. Each is a function of a picture and a key, so an example is
+// transformed alike on every machine and by any number of workers and processes, and differently in each epoch.
 //
 //   auto train = photos | RandomResizedCrop(224) | RandomHorizontalFlip() | Normalize({0.5}, {0.25});
 //   Tensor small = Resize(64)(picture);
@@ -32,9 +32,9 @@ struct ImageSize {
 class ImageTransform {
  public:
   using Function = std::function<Tensor(const Tensor& image, RandomKey key)>;
-  // `text` tells what it does, for recipes and errors: "RandomCrop(32, padding=4)".
+  // `text` describes the transform for recipes and errors: "RandomCrop(32, padding=4)".
   ImageTransform(std::string text, Function function);
-  // The key decides what random transforms do. Safe to call from several threads at once.
+  // Applies the transform. The key decides what random transforms do. Safe to call from several threads at once.
   Tensor operator()(const Tensor& image, RandomKey key = {}) const;
   const std::string& str() const { return text_; }
 
@@ -43,7 +43,7 @@ class ImageTransform {
   Function function_;
 };
 
-// The transforms, one after the other. Transform number i gets a key of its own, made from the picture's key, the
+// Applies the transforms one after the other. Transform i gets a key of its own, made from the picture's key, the
 // transform's name, and i.
 class Compose : public ImageTransform {
  public:
@@ -58,7 +58,7 @@ class TransformedDataset : public Dataset {
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
   Example raw(std::int64_t index) const override { return inner_->raw(index); }
-  // The chain's text, for TrainerOptions::recipe: it decides the bits.
+  // Text of the chain, for TrainerOptions::recipe, because the transforms decide the bits.
   const std::string& str() const { return chain_.str(); }
 
  private:
@@ -74,7 +74,7 @@ template <std::derived_from<Dataset> D>
 requires(!std::same_as<D, TransformedDataset>) TransformedDataset operator|(D data, ImageTransform first) {
   return TransformedDataset(std::make_shared<const D>(std::move(data)), {std::move(first)});
 }
-// For data that several chains share, such as one with and one without augmentation.
+// The same for data that several chains share, such as one with and one without augmentation.
 TransformedDataset operator|(std::shared_ptr<const Dataset> data, ImageTransform first);
 
 }  // namespace lockstep

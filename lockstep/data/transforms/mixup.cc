@@ -12,12 +12,12 @@
 namespace lockstep {
 namespace {
 
-// Standard normal and uniform numbers under a key, for the rejection below: pairs of draws, as in Draws.
+// Draws from Gamma distributions under a key. Each random number takes a pair of draws, as in Draws.
 class GammaDraws {
  public:
   explicit GammaDraws(RandomKey key) : key_(key) {}
-  // The logarithm of a number of the Gamma(shape, 1) distribution (Marsaglia and Tsang 2000; below 1, through
-  // shape + 1). A logarithm, because numbers of a small shape are often below the least double.
+  // Returns the logarithm of a draw from Gamma(shape, 1) (Marsaglia and Tsang 2000; for a shape below 1, by way of
+  // shape + 1), because draws of a small shape are often below the smallest double.
   double log_gamma(double shape) {
     if (shape < 1) {
       const double above = log_gamma(shape + 1);
@@ -51,7 +51,7 @@ void check_mix(std::string_view name, const MixOptions& o) {
   check(o.alpha >= 0.001 && o.alpha <= 1000, "{}: alpha {}, expected 0.001 to 1000", name, o.alpha);
 }
 
-// The number of examples.
+// Checks the batch and returns its number of examples.
 std::int64_t check_batch(std::string_view name, const Example& batch) {
   check(batch.size() == 2, "{}: a batch of {} parts, expected pictures and labels", name, batch.size());
   const Tensor &x = batch[0], &labels = batch[1];

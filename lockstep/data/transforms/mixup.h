@@ -13,13 +13,13 @@ namespace LOCKSTEP_API lockstep {
 
 struct MixOptions {
   std::int64_t classes = 0;
-  // The part of the first example is drawn once a batch from the Beta(alpha, alpha) distribution.
+  // The share of an example, against the one it is mixed with, is drawn once per batch from Beta(alpha, alpha).
   double alpha = 1;
 };
 
-// Example i of the batch becomes part * example i + (1 - part) * example i - 1, and so do its probabilities. The batch
-// is {f32 [n, ...], labels i64 [n]}; the result {f32 [n, ...], f32 [n, classes]}. For
-// DataLoaderOptions::batch_transform.
+// Example i becomes share * (example i) + (1 - share) * (example i - 1), and so do its class probabilities; the last
+// example comes before example 0. A batch is {f32 [n, ...], labels i64 [n]}; the result is {f32 [n, ...], f32 [n,
+// classes]}. For DataLoaderOptions::batch_transform.
 class MixUp {
  public:
   explicit MixUp(const MixOptions& options);
@@ -29,8 +29,8 @@ class MixUp {
   MixOptions options_;
 };
 
-// A rectangle of example i, the same in the whole batch, shows example i - 1. Its area, after it has been cut at the
-// border, decides the probabilities. Batches are {f32 [n, channels, height, width], i64 [n]}.
+// Example i shows example i - 1 in a rectangle, which is the same in the whole batch. Its area inside the picture
+// decides the class probabilities. Batches are {f32 [n, channels, height, width], i64 [n]}.
 class CutMix {
  public:
   explicit CutMix(const MixOptions& options);

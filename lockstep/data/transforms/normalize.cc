@@ -60,7 +60,7 @@ Tensor normalized_image(const Tensor& image, const std::vector<double>& mean, co
   return result;
 }
 
-// Sums of the pixels of a channel as whole multiples of 1 / scale.
+// Sums of the pixels of a channel, in units of 1 / scale, and of their squares, in units of 1 / scale^2.
 struct PixelSums {
   Wide sum = 0, squares = 0;
 };

@@ -12,13 +12,13 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// f32 in 0 to 1: u8 divided by 255, as torchvision's ToTensor. f32 stays as it is.
+// Converts u8 to f32 in 0 to 1 by division by 255, as torchvision's ToTensor. Leaves f32 unchanged.
 class ToFloat : public ImageTransform {
  public:
   ToFloat();
 };
 
-// (x - mean) / std in f32, where x is as ToFloat makes it. One number for each channel, or one for all.
+// Returns (x - mean) / std in f32, where x is as ToFloat makes it. One number for each channel, or one for all.
 class Normalize : public ImageTransform {
  public:
   Normalize(std::vector<double> mean, std::vector<double> std);
@@ -31,12 +31,12 @@ struct ChannelStatistics {
 };
 
 struct ChannelStatisticsOptions {
-  std::int64_t part = 0;  // of the examples: the picture
-  int threads = 1;        // without effect on the result
+  std::int64_t part = 0;  // index of the picture among the parts of an example
+  int threads = 1;        // no effect on the result
 };
-// Over all pixels of all examples as get(index) returns them, so give data without random transforms. Sums are integers
-// and exact: they do not depend on the order of the examples. f32 pixels lie in [-16, 16] and count as multiples of
-// 2^-20.
+// Computes them over all pixels of all examples as get(index) returns them, so pass data without random transforms.
+// Sums are exact integers, so they do not depend on the order of the examples. f32 pixels must lie in [-16, 16] and are
+// rounded to multiples of 2^-20.
 ChannelStatistics channel_statistics(const Dataset& data, const ChannelStatisticsOptions& options = {});
 
 }  // namespace lockstep

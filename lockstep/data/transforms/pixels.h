@@ -19,7 +19,7 @@ struct ImageExtents {
   std::int64_t channels, height, width;
 };
 
-// Checks that it is a picture.
+// Returns the extents of a picture. Throws for other tensors.
 inline ImageExtents image_extents(std::string_view transform, const Tensor& image) {
   check(image.defined(), "{}: no picture", transform);
   check(image.device().is_host() && image.shape().dim() == 3 && image.numel() > 0 &&
@@ -44,7 +44,7 @@ auto with_pixel_type(const Tensor& image, F&& f) {
   return image.dtype() == DType::u8 ? f(std::uint8_t{}) : f(float{});
 }
 
-// The value to fill with, as the type of the picture's elements.
+// Returns `fill` in the type of the picture's elements.
 template <typename T>
 T fill_value(std::string_view transform, double fill) {
   if constexpr (std::is_same_v<T, std::uint8_t>) {
@@ -54,11 +54,11 @@ T fill_value(std::string_view transform, double fill) {
   return static_cast<T>(fill);
 }
 
-// The window of the picture with this corner and size; `fill` where it lies outside.
+// Returns the window of the picture with this corner and size, with `fill` outside the picture.
 Tensor crop_window(std::string_view transform, const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size,
                    double fill);
 
-// Numbers under a key, one after the other. Each takes a pair of draws.
+// Random numbers under a key, one after the other. Each takes a pair of draws.
 class Draws {
  public:
   explicit Draws(RandomKey key) : key_(key) {}
@@ -67,7 +67,7 @@ class Draws {
   std::int64_t below(std::int64_t bound) {
     return static_cast<std::int64_t>(random_below(key_, next_++, static_cast<std::uint64_t>(bound)));
   }
-  // Its logarithm is uniform.
+  // Returns a number whose logarithm is uniform.
   double log_uniform(double low, double high) { return plain_exp(uniform(plain_log(low), plain_log(high))); }
 
  private:

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// e^x, with an error of about an ulp: 0 below -700; x is at most 700.
+// Returns e^x with an error of about one ulp, and 0 below -700. x must be at most 700.
 inline double plain_exp(double x) {
   if (!(x > -700)) return 0;
   // log 2 in two parts; products of the first with exponents are exact.

@@ -9,7 +9,7 @@ namespace LOCKSTEP_API lockstep {
 
 struct RandomErasingOptions {
   double p = 0.5;  // the probability that it paints
-  // The rectangle's part of the area, and its ratio of height to width, whose logarithm is uniform.
+  // Limits of the rectangle's share of the area, and of its ratio of height to width, whose logarithm is uniform.
   double min_scale = 0.02, max_scale = 0.33;
   double min_ratio = 0.3, max_ratio = 3.3;
   double value = 0;

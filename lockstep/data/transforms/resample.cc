@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Weights of u8 have so many bits after the point: 255 and a weight below 1 fit into 31 bits.
+// Bits after the point in the weights for u8: 255 times a weight of at most 1 fits into 31 bits.
 constexpr int kWeightBits = 22;
 
 // The taps of one output pixel: input pixels [first, first + count).

@@ -1,4 +1,4 @@
-// Internal: the resizing behind Resize, ResizeAndCrop, and RandomResizedCrop.
+// Internal: the resizing that Resize, ResizeAndCrop, and RandomResizedCrop share.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct ImageWindow {
   std::int64_t top, left, height, width;
 };
 
-// The window in another size. Returns the picture itself if that changes nothing. Pillow's two passes: rows first, then
-// columns, with weights of 22 bits for u8.
+// Returns the window in another size, or the picture itself if nothing changes. Bilinear makes Pillow's two passes:
+// rows first, then columns, with weights of 22 bits for u8.
 Tensor resample(std::string_view transform, const Tensor& image, const ImageWindow& window, ImageSize size,
                 Interpolation interpolation);
-// Throws unless it is one of those that resample() has.
+// Throws unless resample() has this interpolation.
 void check_interpolation(std::string_view transform, Interpolation interpolation);
 
 }  // namespace lockstep

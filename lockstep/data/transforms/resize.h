@@ -12,15 +12,15 @@
 namespace LOCKSTEP_API lockstep {
 
 struct ResizeOptions {
-  // bilinear or nearest. Bilinear averages over as many pixels as one of the result covers (antialias), by Pillow's
-  // formula: for u8, in integers.
+  // bilinear or nearest. Bilinear averages over as many pixels as one pixel of the result covers (antialias), by
+  // Pillow's formula, in integers for u8.
   Interpolation interpolation = Interpolation::bilinear;
 };
 
 // torchvision's Resize of PIL images, with its default antialias.
 class Resize : public ImageTransform {
  public:
-  // The shorter edge gets so many pixels; the other one keeps the ratio, rounded down.
+  // The shorter edge gets this many pixels; the other edge keeps the ratio, rounded down.
   explicit Resize(std::int64_t shorter_edge, const ResizeOptions& options = {});
   explicit Resize(ImageSize size, const ResizeOptions& options = {});
 };

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// The element at (x, y), coordinates of pixels' middles.
+// Interpolates the element at (x, y), where whole coordinates are the centers of pixels.
 template <typename T>
 T bilinear_at(const T* plane, std::int64_t height, std::int64_t width, double x, double y, T fill) {
   const double left = std::floor(x), top = std::floor(y);
@@ -33,7 +33,7 @@ T bilinear_at(const T* plane, std::int64_t height, std::int64_t width, double x,
 
 Tensor rotated(const Tensor& image, double degrees, const RandomRotationOptions& options) {
   const ImageExtents e = image_extents("RandomRotation", image);
-  // 2^32 steps a turn: sine and cosine have the same bits everywhere.
+  // A turn has 2^32 steps, for which sine and cosine have the same bits on every machine.
   const auto turn = static_cast<std::uint32_t>(rounded(degrees / 360 * 0x1p32));
   const auto [cosine, sine] = plain_unit_vector(turn);
   Tensor result = Tensor::host(image.shape(), image.dtype());

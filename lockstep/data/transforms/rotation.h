@@ -10,9 +10,9 @@ namespace LOCKSTEP_API lockstep {
 
 struct RandomRotationOptions {
   Interpolation interpolation = Interpolation::nearest;  // or bilinear
-  double fill = 0;                                       // of the corners that become free
+  double fill = 0;                                       // value of the pixels from outside the picture
 };
-// A uniform angle in degrees, counterclockwise. The size stays.
+// Rotates by a uniform angle in degrees, counterclockwise. Keeps the size.
 class RandomRotation : public ImageTransform {
  public:
   // Angles in [-degrees, degrees].

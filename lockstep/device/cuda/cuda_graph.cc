@@ -1,4 +1,4 @@
-// CUDA graphs, captured from their own streams so that no other work enters them.
+// CUDA graphs, captured on streams of their own, so that no other work enters them.
 #include <cuda_runtime_api.h>
 
 #include <new>

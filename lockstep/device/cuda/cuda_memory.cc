@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Null if there is not enough memory.
+// Returns null if there is not enough memory.
 void* checked(void* block, cudaError_t status, const char* call) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -40,7 +40,7 @@ class GpuMemory final : public MemorySource {
   const int gpu_;
 };
 
-// Allocated in one GPU's context, usable by all GPUs.
+// Host memory that is allocated in one GPU's context and usable by all GPUs.
 class PinnedMemory final : public MemorySource {
  public:
   explicit PinnedMemory(int gpu) : gpu_(gpu) {}

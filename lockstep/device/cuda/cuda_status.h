@@ -12,14 +12,14 @@ namespace lockstep {
 // (cudaErrorIllegalAddress)`. It names the calling thread's GPU.
 void check_cuda(cudaError_t status, std::string_view call);
 
-// Selects a GPU for the calling thread while it lives, then restores the former one. If the former GPU has no context,
-// the thread stays: restoring it would create one, which takes a few hundred megabytes. A thread is at GPU 0 until it
-// selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create one on the thread's GPU,
-// whatever their purpose.
+// Selects a GPU for the calling thread; the destructor restores the former one. If the former GPU has no context, the
+// thread stays on the selected GPU, because restoring would create a context, which takes a few hundred megabytes. A
+// thread is on GPU 0 until it selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create
+// one on the thread's GPU, whatever their purpose.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);
-  // For destructors: the following calls are made even if the GPU cannot be selected.
+  // For destructors: does not throw if the GPU cannot be selected; later calls then use the thread's former GPU.
   GpuScope(int gpu, std::nothrow_t) noexcept;
   ~GpuScope();
   GpuScope(const GpuScope&) = delete;

@@ -31,7 +31,7 @@ std::string describe(const ErrorSlot& slot, DataError error) {
 
 }  // namespace
 
-// Events in use return to the pool with their last handle.
+// Reuses events: an event returns to the pool when its last handle is gone.
 class CudaStream::EventPool : public std::enable_shared_from_this<EventPool> {
  public:
   EventPool(int gpu, unsigned flags) : gpu_(gpu), flags_(flags) {}
@@ -108,7 +108,7 @@ std::uint64_t CudaStream::record(bool timed) {
   return ++recorded_;
 }
 
-// Call it on an idle stream, so that the event happens between two clock reads that are close together.
+// Waits until the stream is idle, so that the event happens between two clock reads that are close together.
 CudaStream::Base CudaStream::make_base() {
   GpuScope scope(gpu_);
   check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
@@ -213,7 +213,7 @@ TimeSpan CudaStream::times_of(std::uint64_t begin, std::uint64_t end) {
   }
   std::scoped_lock lock(last->clock->mutex_);
   const TimeSpan times{last->clock->time_of(first->event), last->clock->time_of(last->event)};
-  // Only now, because two bases differ by a rounding error, which may be longer than a short task.
+  // Comes last, because two bases differ by a rounding error, which may be longer than a short task.
   last->clock->move_base_near(last->event, times.end_ns);
   return times;
 }
@@ -233,7 +233,7 @@ std::int64_t CudaStream::time_of(const Event& event) {
 }
 
 void CudaStream::move_base_near(const Event& event, std::int64_t ns) {
-  constexpr std::int64_t kFar = 500'000'000;  // a float has 24 bits, which resolve 500 ms to about 30 ns
+  constexpr std::int64_t kFar = 500'000'000;  // the 24 bits of a float resolve 500 ms to about 30 ns
   if (ns - base_.ns < kFar) return;
   Event base = event;
   if (!captured_times_.empty()) {
@@ -261,7 +261,7 @@ std::vector<CudaStream::Event> CudaStream::end_capture() {
 
 std::uint64_t CudaStream::record_graph(std::vector<std::shared_ptr<CudaStream>> streams,
                                        std::span<const GraphTime> times) {
-  // When this ticket is over, the times belong to this launch.
+  // When this ticket is over, the events hold the times of this launch.
   const std::uint64_t over = record(false);
   std::scoped_lock lock(mutex_);
   marks_.back().captured = std::move(streams);

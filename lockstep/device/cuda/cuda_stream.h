@@ -1,4 +1,4 @@
-// A CUDA stream as the engine's Stream: tickets are events.
+// A CUDA stream that implements the engine's Stream. Its tickets are CUDA events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return stream_; }
   int gpu() const { return gpu_; }
-  // Where kernels queued before the next record() report data errors. In the GPU's address space.
+  // Slot for data errors of the kernels queued before the next record(). The address is in the GPU's address space.
   ErrorSlot* errors() const { return gpu_slots_ + (recorded_ + 1) % kSlots; }
 
   std::uint64_t record(bool timed) override;
@@ -35,19 +35,19 @@ class CudaStream final : public Stream {
   void synchronize(std::uint64_t ticket) noexcept override;
   TimeSpan times_of(std::uint64_t begin, std::uint64_t end) override;
 
-  // Work queued until end_capture() becomes part of a graph. No other code uses the stream. `timed`: with the times of
-  // record(true).
+  // Work queued until end_capture() becomes part of a graph. No other code may use the stream. If `timed`, record(true)
+  // adds a time to the graph.
   void begin_capture(bool timed);
   // Ends the capture and returns the events of its times.
   std::vector<Event> end_capture();
 
-  // A time that a graph on this stream records at each launch.
+  // A time that a graph records at each launch.
   struct GraphTime {
     CudaStream* clock;  // the stream on which it was captured
     Event event;
   };
-  // Call it after launching a graph that was captured on `streams`: errors that its kernels report become this
-  // stream's. Returns the ticket of the first of `times`; 0 if there are none.
+  // Call it after launching a graph that was captured on `streams`: data errors of the graph's kernels become errors of
+  // this stream. Returns the ticket of the first of `times`; 0 if there are none.
   std::uint64_t record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times);
 
  private:
@@ -60,19 +60,19 @@ class CudaStream final : public Stream {
     std::uint64_t ticket;
     Event event;
     bool timed;
-    cudaError_t status = cudaSuccess;                        // of recording it
-    CudaStream* clock = nullptr;                             // of an event that a graph records
-    std::vector<std::shared_ptr<CudaStream>> captured = {};  // whose work is over
+    cudaError_t status = cudaSuccess;                        // status of recording the event
+    CudaStream* clock = nullptr;                             // the stream that captured the event; null outside graphs
+    std::vector<std::shared_ptr<CudaStream>> captured = {};  // the streams of a graph that ends here
   };
-  // A time that a graph records at each launch belongs to the clock on which the graph captured it.
+  // An event and the stream whose base its time refers to: for a graph's event, the stream that captured it.
   struct Time {
     CudaStream* clock;
     Event event;
   };
-  // Empty if the work was recorded on a lost GPU.
+  // Returns nothing if the work was recorded on a lost GPU.
   std::optional<Time> take_time(std::uint64_t ticket);
 
-  // An event and the host time of about the same moment; exact if nothing is queued.
+  // An event and the host time at about the same moment; the two are closest on an idle stream.
   struct Base {
     Event event;
     std::int64_t ns = 0;
@@ -84,9 +84,9 @@ class CudaStream final : public Stream {
   Event event_of(std::uint64_t ticket);
   // Throws errors that kernels have reported up to the mark.
   void take_data_errors(const Mark& mark);
-  // Empty if there is none.
+  // Returns an empty string if the slot has no error.
   std::string take_data_error(std::size_t slot);
-  // Both are called with the lock of the clock's stream held. `ns`: the event's time.
+  // Call both with the mutex of the clock's stream held. `ns`: the event's time.
   std::int64_t time_of(const Event& event);
   void move_base_near(const Event& event, std::int64_t ns);
 
@@ -96,13 +96,13 @@ class CudaStream final : public Stream {
   ErrorSlot* slots_ = nullptr;
   ErrorSlot* gpu_slots_ = nullptr;
   std::shared_ptr<EventPool> untimed_, timed_;
-  std::uint64_t recorded_ = 0;  // belongs to the queueing thread
+  std::uint64_t recorded_ = 0;  // written by the queueing thread alone
 
   std::mutex mutex_;
-  std::deque<Mark> marks_;               // marks not known to be over
-  std::map<std::uint64_t, Time> times_;  // over, until times_of
+  std::deque<Mark> marks_;               // marks whose work may still run
+  std::map<std::uint64_t, Time> times_;  // times of finished work, until times_of takes them
   std::uint64_t finished_ = 0;
-  // Moved near the requested times, because CUDA returns time differences as floats.
+  // Moves near the requested times, because CUDA returns time differences as floats.
   Base base_;
 
   bool capturing_ = false;

@@ -56,7 +56,7 @@ std::vector<int> cpus_near(int gpu, const std::vector<int>& usable) {
   return both.empty() ? usable : both;
 }
 
-// Kernels use instructions of this generation and later ones.
+// Oldest major compute capability: kernels use instructions that older GPUs lack.
 constexpr int kOldestMajor = 8;
 
 std::string describe(cudaError_t status) {
@@ -71,7 +71,7 @@ std::string describe(cudaError_t status) {
   return what;
 }
 
-// Whether the status says that this machine cannot have a GPU that works. Any other failure is one to report.
+// Whether the status says that this machine has no GPU or no driver. Any other failure is reported.
 bool means_no_gpu(cudaError_t status) {
   if (status == cudaErrorNoDevice) return true;
   int driver = 0;
@@ -92,7 +92,7 @@ GpuList find_gpus() {
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess) note_broken_by_fork("CUDA");
-  // Called once: it inspects the whole machine, which takes seconds on a busy one.
+  // Called once for all GPUs, because it inspects the whole machine, which takes seconds on a busy one.
   const std::vector<int> usable = status == cudaSuccess && count > 0 ? available_cpus() : std::vector<int>();
   for (int i = 0; status == cudaSuccess && i < count; ++i) {
     cudaDeviceProp properties;

@@ -35,10 +35,10 @@ def _refuse(name, create_graph):
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True,
          allow_unused=False) -> tuple[Tensor, ...]:
-    """Return the gradients of outputs with respect to inputs, leaves or results, which keep their grad.
+    """Return the gradients of outputs with respect to inputs, which are leaves or results. Their grad does not change.
 
-    An output that is no scalar needs its gradient in grad_outputs. Consumes the graph between outputs and inputs
-    unless retain_graph.
+    An output that is not a scalar needs its gradient in grad_outputs. Consumes the graph between outputs and inputs
+    unless retain_graph is set.
     """
     _refuse("grad", create_graph)
     outputs, inputs = _tuple(outputs), _tuple(inputs)
@@ -50,7 +50,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False) -> None:
-    """Add the gradients of all leaves to their grad, in one pass. Consumes the graph unless retain_graph."""
+    """Add the gradients of all leaves to their grad, in one pass. Consumes the graph unless retain_graph is set."""
     _refuse("backward", create_graph)
     tensors = _tuple(tensors)
     _core._autograd.backward(tensors, _seeds("backward", tensors, grad_tensors), bool(retain_graph))
@@ -65,5 +65,5 @@ class Variable(metaclass=_VariableType):
     """A tensor: the name that old programs use."""
 
     def __new__(cls, data, requires_grad=False):
-        """Return another tensor with the memory of data."""
+        """Return a new tensor that shares the memory of data."""
         return data.detach().requires_grad_(requires_grad)

@@ -15,7 +15,7 @@ class set_detect_anomaly:  # noqa: N801
 
 
 class detect_anomaly(set_detect_anomaly):  # noqa: N801
-    """The same, as a context."""
+    """The same as a context manager."""
 
     def __init__(self, check_nan=True):
         super().__init__(True, check_nan)

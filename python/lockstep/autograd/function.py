@@ -21,7 +21,7 @@ from .._core import Tensor
 
 
 class FunctionCtx:
-    """What forward() leaves for backward(): tensors by save_for_backward(), everything else as attributes."""
+    """What forward() saves for backward(): tensors with save_for_backward(), everything else as attributes."""
 
     def __init__(self, inputs):
         self.needs_input_grad = tuple(isinstance(x, Tensor) and x.requires_grad for x in inputs)
@@ -30,7 +30,7 @@ class FunctionCtx:
         self._saved = None
 
     def save_for_backward(self, *tensors):
-        """Keep tensors, or None, for backward(), which gets an error if they were changed in place until then."""
+        """Save tensors, or None, for backward(), which raises an error if they are changed in place before it runs."""
         for i, x in enumerate(tensors):
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(f"save_for_backward: argument {i} is of type {type(x).__name__}, expected a tensor or "
@@ -74,7 +74,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        """Keep what backward() needs, where forward() takes no ctx."""
+        """Save what backward() needs, if forward() takes no ctx."""
         raise NotImplementedError("an autograd.Function without setup_context()")
 
     @staticmethod
@@ -130,7 +130,7 @@ def _among(x, tensors):
 
 
 class _Backward:
-    """The backward pass of one call. It keeps no tensors but those that the function saved."""
+    """The backward pass of one call. It keeps only tensors that the function saved."""
 
     def __init__(self, cls, ctx, of_tensors):
         self._cls, self._ctx, self._of_tensors = cls, ctx, of_tensors
@@ -158,5 +158,5 @@ class _Backward:
 
 
 def once_differentiable(f):
-    """Mark a backward() whose result has no gradient, which is so for all here."""
+    """Mark a backward() that cannot be differentiated again, as no backward() here can."""
     return f

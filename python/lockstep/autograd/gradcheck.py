@@ -1,4 +1,4 @@
-"""Checks derivatives against differences: torch.autograd.gradcheck."""
+"""Compares derivatives with finite differences: torch.autograd.gradcheck."""
 
 from .. import _core
 from .._core import Tensor
@@ -6,11 +6,11 @@ from ..grad_mode import no_grad
 
 
 class GradcheckError(_core.Error):
-    """A derivative that differs from the differences."""
+    """A derivative that differs from the finite differences."""
 
 
 def _differences(f, inputs, i, eps):
-    """The rows of the matrix of derivatives of each output by the elements of input i."""
+    """Return the rows of the matrix of derivatives of each output by the elements of input i, from differences."""
     columns = []
     x = inputs[i]
     with no_grad():
@@ -27,7 +27,7 @@ def _differences(f, inputs, i, eps):
 
 
 def _derivatives(outputs, inputs):
-    """The same by backward passes: matrices by output and input."""
+    """Return the same matrices from backward passes, by output and input."""
     found = []
     for k, y in enumerate(outputs):
         columns = []

@@ -40,11 +40,11 @@ def set_device(device):
 
 
 def empty_cache():
-    """Do nothing: the memory is the program's until it ends."""
+    """Do nothing: the program keeps the memory until it ends."""
 
 
 def manual_seed(seed):
-    """As lockstep.manual_seed(): one seed for all devices."""
+    """Set one seed for all devices, as lockstep.manual_seed() does."""
     _core.manual_seed(seed)
 
 

@@ -49,7 +49,7 @@ class Bernoulli(Distribution):
 
     @property
     def mode(self):
-        """The likelier one; nan where both are as likely."""
+        """The likelier value; nan if both are equally likely."""
         probs = self.probs
         return _core.where(probs == 0.5, _core.full_like(probs, math.nan), (probs >= 0.5).to(probs.dtype))
 
@@ -71,7 +71,7 @@ class Bernoulli(Distribution):
         self._check(value)
         return -self._surprise(value, 1 - value)
 
-    # -log(p) of 1 and -log(1 - p) of 0, without the difference of two large numbers.
+    # Returns -log(p) for 1 and -log(1 - p) for 0, without a difference of two large numbers.
     def _surprise(self, of_one, of_zero):
         logits = self.logits
         return of_one * F.softplus(-logits) + of_zero * F.softplus(logits)

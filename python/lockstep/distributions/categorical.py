@@ -10,7 +10,7 @@ from .distribution import Distribution, broadcast_shape, clamp_probs
 
 
 class Categorical(Distribution):
-    """A class with these probabilities (or weights of them), or with those of softmax(logits), along the last axis."""
+    """A class with these probabilities (or proportional weights), or with softmax(logits), along the last axis."""
 
     has_enumerate_support = True
 
@@ -85,7 +85,7 @@ class Categorical(Distribution):
 
     def entropy(self):
         """Return the entropy."""
-        # A class that is impossible, of a logit of -inf, adds nothing.
+        # Clamps a logit of -inf: an impossible class adds nothing.
         logits = self.logits.clamp(finfo(self.logits.dtype).min)
         return -(logits * self.probs).sum(-1)
 

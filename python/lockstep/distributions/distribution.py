@@ -1,4 +1,4 @@
-"""What all distributions have."""
+"""The base of all distributions."""
 
 import math
 import numbers
@@ -68,7 +68,7 @@ class Distribution:
         """Set whether distributions check their parameters and the values of log_prob()."""
         Distribution._validates = value
 
-    # (name of a parameter, where it is valid, what is expected)
+    # Tuples (name of a parameter, where it is valid, what is expected).
     def _constraints(self):
         return ()
 
@@ -139,7 +139,7 @@ class Distribution:
 
 
 class LocationScale(Distribution):
-    """A distribution around loc, as wide as scale."""
+    """A distribution with location loc and width scale."""
 
     has_rsample = True
 

@@ -6,7 +6,7 @@ from .distribution import Distribution, tensors_of
 
 
 class Exponential(Distribution):
-    """Exponential, of mean 1 / rate."""
+    """The exponential distribution with mean 1 / rate."""
 
     has_rsample = True
 
@@ -28,7 +28,7 @@ class Exponential(Distribution):
 
     @property
     def mode(self):
-        """The likeliest number, 0."""
+        """The likeliest value, 0."""
         return _core.zeros_like(self.rate)
 
     @property
@@ -44,12 +44,12 @@ class Exponential(Distribution):
         return self.rate.log() - self.rate * value
 
     def cdf(self, value):
-        """Return the probability of at most value."""
+        """Return the probability of a result of at most value."""
         self._check(value)
         return 1 - (-self.rate * value).exp()
 
     def icdf(self, value):
-        """Return the number with this probability of at most it."""
+        """Return the value that a result does not exceed with this probability."""
         return -(-value).log1p() / self.rate
 
     def entropy(self):

@@ -5,7 +5,7 @@ from .distribution import Distribution
 
 
 class Independent(Distribution):
-    """The distribution `base_distribution`, the last axes of whose batch are one event."""
+    """The distribution `base_distribution` with the last axes of its batch as one event."""
 
     def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
         n, shape = reinterpreted_batch_ndims, base_distribution.batch_shape

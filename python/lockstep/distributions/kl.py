@@ -25,7 +25,7 @@ def register_kl(type_p, type_q):
 
 
 def kl_divergence(p, q):
-    """Return the divergence of Kullback and Leibler, KL(p || q), for each of the batch."""
+    """Return the Kullback-Leibler divergence KL(p || q) for each element of the batch."""
     for of_p in type(p).__mro__:
         for of_q in type(q).__mro__:
             if (of_p, of_q) in _KL:
@@ -44,7 +44,7 @@ def _(p, q):
     return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
 
 
-# The parts of 0 and of 1: one that is impossible in p adds nothing, and one that is impossible in q alone is infinite.
+# The parts of 0 and 1: a value that is impossible in p adds nothing, and one that is impossible only in q adds inf.
 @register_kl(Bernoulli, Bernoulli)
 def _(p, q):
     def part(probs, other, log_ratio):

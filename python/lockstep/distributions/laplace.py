@@ -1,4 +1,4 @@
-"""The distribution of Laplace."""
+"""The Laplace distribution."""
 
 from ..composed import finfo
 from ..size import Size
@@ -6,7 +6,7 @@ from .distribution import LocationScale
 
 
 class Laplace(LocationScale):
-    """Laplace, of mean loc; scale is the mean distance from it."""
+    """The Laplace distribution with mean loc; scale is the mean distance from it."""
 
     @property
     def variance(self):
@@ -17,7 +17,7 @@ class Laplace(LocationScale):
         return 2 ** 0.5 * self.scale
 
     def rsample(self, sample_shape=Size([])):
-        # In (-1, 1): at -1, the logarithm would be infinite.
+        # Draws from (-1, 1): the logarithm of -1 would be infinite.
         u = (self._uniform(self.loc, sample_shape) * 2 - 1).clamp(-1 + finfo(self.loc.dtype).eps / 2)
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
@@ -27,13 +27,13 @@ class Laplace(LocationScale):
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
     def cdf(self, value):
-        """Return the probability of at most value."""
+        """Return the probability of a result of at most value."""
         self._check(value)
         distance = value - self.loc
         return 0.5 - 0.5 * distance.sign() * (-distance.abs() / self.scale).expm1()
 
     def icdf(self, value):
-        """Return the number with this probability of at most it."""
+        """Return the value that a result does not exceed with this probability."""
         term = value - 0.5
         return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
 

@@ -28,7 +28,7 @@ class Normal(LocationScale):
         return -((value - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - 0.5 * LOG_2PI
 
     def cdf(self, value):
-        """Return the probability of at most value."""
+        """Return the probability of a result of at most value."""
         self._check(value)
         return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
 

@@ -28,7 +28,7 @@ class Uniform(Distribution):
 
     @property
     def mode(self):
-        """nan: all numbers are as likely."""
+        """nan: all values are equally likely."""
         return _core.full_like(self.low, math.nan)
 
     @property
@@ -49,12 +49,12 @@ class Uniform(Distribution):
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
     def cdf(self, value):
-        """Return the probability of at most value."""
+        """Return the probability of a result of at most value."""
         self._check(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value):
-        """Return the number with this probability of at most it."""
+        """Return the value that a result does not exceed with this probability."""
         return value * (self.high - self.low) + self.low
 
     def entropy(self):

@@ -1,4 +1,4 @@
-"""Arrays of MXNet: tensors whose methods of NumPy's names do what NumPy's do. `nd`, `np` make and combine them.
+"""Arrays of MXNet: tensors whose methods with NumPy's names do what NumPy does. `nd` and `np` make and combine them.
 
 >>> x = nd.random.uniform(shape=(2, 3), ctx=mx.gpu(0))
 >>> x.size, nd.dot(x, x.T).asnumpy().shape
@@ -19,12 +19,12 @@ from . import autograd as _autograd
 
 _F32 = _core.float32
 
-# The arrays whose gradients each backward() writes anew, by id.
+# Arrays whose gradients each backward() overwrites, by id.
 _written = {}
 
 
 class ndarray(Tensor):
-    """A tensor with the methods of MXNet's arrays. Those of PyTorch that NumPy does not have stay."""
+    """A tensor with the methods of MXNet's arrays. It keeps PyTorch's methods that NumPy does not have."""
 
     __slots__ = ()  # so that a new Tensor can become one
     _pictures_have_channels_last = True
@@ -58,7 +58,7 @@ class ndarray(Tensor):
         return self.to(other, copy=True, non_blocking=True)
 
     def as_in_ctx(self, ctx):
-        """Return the array on a device: itself if it is there."""
+        """Return the array on a device: the array itself if it is there already."""
         return self if self.device == ctx else _array(_internal.on_device(self, ctx))
 
     as_in_context = as_in_device = to_device = as_in_ctx
@@ -85,7 +85,7 @@ class ndarray(Tensor):
         self.wait()
 
     def attach_grad(self, grad_req="write"):
-        """Have backward() write the gradient of this array to x.grad, which is zeros until then; "add": add to it."""
+        """Let backward() write the gradient of this array to x.grad, which is zeros before; "add": add to it."""
         if grad_req not in ("write", "add"):
             raise ValueError(f"attach_grad: grad_req is {grad_req!r}, expected 'write' or 'add'")
         if not self.is_leaf:
@@ -117,7 +117,7 @@ class ndarray(Tensor):
             Tensor.__setitem__(self, key, value)
 
     def _unrecorded(self):
-        """Outside record(), writing to an array with a gradient is no step of a computation."""
+        """Outside record(), let a write to an array with a gradient be no step of a computation."""
         return _no_grad() if self.is_leaf and not _autograd.is_recording() else contextlib.nullcontext()
 
     def mean(self, axis=None, keepdims=False):
@@ -175,7 +175,7 @@ class ndarray(Tensor):
         return _array(Tensor.cumsum(self.reshape(-1), 0) if axis is None else Tensor.cumsum(self, axis))
 
     def argsort(self, axis=-1):
-        """Return the places of the elements in ascending order."""
+        """Return the indices that sort the elements in ascending order."""
         return _array(Tensor.argsort(self, axis))
 
     def squeeze(self, axis=None):
@@ -183,7 +183,7 @@ class ndarray(Tensor):
         return _array(Tensor.squeeze(self, axis))
 
     def nonzero(self):
-        """Return the places of the elements that are not 0: an array for each axis."""
+        """Return the indices of the elements that are not 0: an array for each axis."""
         return tuple(map(_array, Tensor.nonzero(self, as_tuple=True)))
 
     def expand_dims(self, axis):
@@ -210,7 +210,7 @@ def _dtype(dtype):
 
 
 def _array(x):
-    """Return a new result as an array. What a program has made itself stays as it is."""
+    """Return a new result as an array. A tensor that the program itself made stays as it is."""
     if type(x) is Tensor:
         x.__class__ = ndarray
     elif isinstance(x, tuple) and type(x) is tuple:
@@ -227,7 +227,7 @@ def as_array(x):
 
 @contextlib.contextmanager
 def _writing_gradients():
-    """Let a backward pass write gradients, where Tensor.backward() adds to them. Those that it does not reach stay."""
+    """Let a backward pass overwrite gradients, instead of adding to them. Gradients that it does not reach stay."""
     before = [(x, Tensor.grad.__get__(x)) for x in (reference() for reference in list(_written.values()))
               if x is not None]
     for x, _ in before:
@@ -257,7 +257,7 @@ def _giving_arrays(function):
     return call
 
 
-# What is written for tensors calls PyTorch's methods, such as x.size(0), of its arguments.
+# A function that is written for tensors calls PyTorch's methods of its arguments, such as x.size(0).
 def _of_tensors(function):
     def plain(x):
         return Tensor.view(x, x.shape) if isinstance(x, ndarray) else x
@@ -269,7 +269,7 @@ def _of_tensors(function):
     return call
 
 
-# PyTorch's meaning of these names differs, and NumPy's is not there.
+# PyTorch's functions of these names have another meaning, and NumPy's are not implemented.
 _LEFT_OUT = ("median", "unique", "split", "topk", "where", "type", "norm", "cummax", "cummin")
 
 
@@ -369,7 +369,7 @@ def log_softmax(x, axis=-1):
 
 
 def one_hot(data, depth):
-    """Return float32 [..., depth]: 1 at the place of each number, 0 elsewhere."""
+    """Return float32 [..., depth]: 1 at the index that each number is, 0 elsewhere."""
     return _array(_F.one_hot(data.long(), depth).float())
 
 

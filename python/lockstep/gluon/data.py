@@ -57,7 +57,7 @@ class SimpleDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Example i is the tuple of row i of each array; of one array, the row."""
+    """Example i is the tuple of row i of each array; with one array, the row itself."""
 
     def __init__(self, *args):
         arrays = [x if isinstance(x, _core.Tensor) else _make_array(x) for x in args]
@@ -73,7 +73,7 @@ class ArrayDataset(Dataset):
 
 
 class DataLoader(_data.DataLoader):
-    """Batches of arrays. last_batch: "keep" the rest of the examples as a smaller batch, or "discard" them."""
+    """Batches of arrays. last_batch: "keep" the remaining examples as a smaller batch, or "discard" them."""
 
     def __init__(self, dataset, batch_size=None, shuffle=False, sampler=None, last_batch="keep", num_workers=0):
         if last_batch not in ("keep", "discard"):

@@ -23,7 +23,7 @@ def gpu(device_id=0):
 
 
 def try_gpu(i=0):
-    """Return device i of the program. Past the last one: the first."""
+    """Return device i of the program, or the first one if there is no device i."""
     devices = _core.devices()
     return devices[i] if i < len(devices) else devices[0]
 

@@ -10,10 +10,10 @@ def _of_samples(losses):
 
 
 class SoftmaxCrossEntropyLoss:
-    """Of logits, whose classes lie along `axis`, and labels of the other axes, or [n, 1].
+    """Cross entropy of logits, whose classes are on `axis`, and labels on the other axes, or [n, 1].
 
-    Labels are whole numbers of any type, also floating ones, as np.array([0, 2]) makes. sparse_label=False: they are
-    the classes' probabilities, of the shape of the logits.
+    Labels are whole numbers of any type, even a floating type, as in np.array([0, 2]). sparse_label=False: they are the
+    classes' probabilities, in the shape of the logits.
     """
 
     def __init__(self, axis=-1, sparse_label=True):

@@ -44,11 +44,11 @@ class Block(_nn.Module):
         _core.save_weights(str(filename), self)
 
     def load_parameters(self, filename, ctx=None):
-        """Read them."""
+        """Read the weights from a safetensors file."""
         _core.load_weights(str(filename), self)
 
     def hybridize(self, active=True):
-        """Do nothing: steps are recorded where lockstep.Trainer records them."""
+        """Do nothing: lockstep.Trainer can record steps."""
 
 
 HybridBlock = Block
@@ -184,7 +184,7 @@ class BatchNorm(_Layer):
 
 
 class Dropout(_Layer):
-    """Dropout of a share `rate`."""
+    """Dropout with probability `rate`."""
 
     def __init__(self, rate):
         super().__init__(_nn.Dropout(rate))

@@ -112,7 +112,7 @@ class ModuleList(_Numbered, Module):
 
 
 class _Named:
-    """What ModuleDict and ParameterDict share: parts under names, of which _KIND says the kind."""
+    """What ModuleDict and ParameterDict share: parts under names; _KIND is the kind of the parts."""
 
     def __getitem__(self, key):
         if key not in self:

@@ -15,19 +15,19 @@ from .._core.functional import _instance_norm, softmax
 
 
 def _over_channels(values, x):
-    """Give values of channels, [C], the axes of x, [N, C, ..]."""
+    """Reshape values of channels, [C], to broadcast with x, [N, C, ..]."""
     return values.reshape([1, -1] + [1] * (x.dim() - 2))
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Normalize each channel of [N, C, ..] by the batch's statistics, or by the running ones.
 
-    With `training`, the running statistics, unless they are None, take the batch's share `momentum`. Each shard of a
-    batch that is cut over devices counts: nn.BatchNorm2d normalizes each shard by its own statistics.
+    With `training`, the running statistics, unless they are None, move towards the batch's by the fraction `momentum`.
+    A cut batch counts as a whole, while nn.BatchNorm2d normalizes each shard by its own statistics.
     """
     if input.dim() < 2:
         raise _core.Error(f"batch_norm: input is {list(input.shape)}, expected [N, C, ..]")
-    # Statistics, and what follows from them, in float32 at least.
+    # Computes statistics, and the results, in float32 at least.
     x = input if input.dtype == _core.float64 else input.float()
     if training:
         axes = [0] + list(range(2, x.dim()))
@@ -59,7 +59,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def affine_grid(theta, size, align_corners=False):
-    """Return the places [N, H, W, 2] for grid_sample() of matrices [N, 2, 3]; size is [N, C, H, W]."""
+    """Return the positions [N, H, W, 2] for grid_sample() from matrices [N, 2, 3]; size is [N, C, H, W]."""
     if len(size) != 4:
         raise _core.Error(f"affine_grid: size is {list(size)}, expected [N, C, H, W]")
     n, _, height, width = size

@@ -1,7 +1,7 @@
 """Initial values of parameters.
 
-The values follow from the seed and the parameter's name, and are the same on all devices; they are made with the
-parameter's other ones, so that calling these in a constructor places nothing.
+The values depend on the seed and the parameter's name, and are the same on all devices. They are made together with the
+parameter's other values, so calling these functions in a constructor places nothing.
 """
 
 import math
@@ -21,7 +21,7 @@ def _of(tensor, function, *args):
 
 
 def _of_any(tensor, function, method, *args):
-    """Of a parameter as the others; another tensor, such as p.data, draws from the stream of manual_seed()."""
+    """Set a parameter's initializer, or fill another tensor, such as p.data, from the stream of manual_seed()."""
     if isinstance(tensor, Parameter):
         return _of(tensor, function, *args)
     with no_grad():

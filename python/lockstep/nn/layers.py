@@ -1,4 +1,4 @@
-"""Layers that are made of others or of functions, and what layers of the library need in Python."""
+"""Layers that are composed of others or of functions, and Python parts of the library's layers."""
 
 from .. import _core
 from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RNNBase
@@ -8,7 +8,7 @@ from .module import _construct
 _make_identity = _construct[Identity] = Identity.__init__
 Identity.__init__ = lambda self, *args, **kwargs: _make_identity(self)
 
-# Sizes are read from the weight: the first batch may have decided them, and a layer that C++ made has no arguments.
+# Reads sizes from the weight: the first batch may have decided them, and a layer made in C++ has no arguments.
 Linear.in_features = property(lambda self: self.weight.shape[1])
 Linear.out_features = property(lambda self: self.weight.shape[0])
 
@@ -51,7 +51,7 @@ del _class, _NORMS
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch norm over the batch of all devices and ranks: convert_sync_batchnorm() makes it of a model's layers."""
+    """Batch norm over the batch of all devices and ranks. convert_sync_batchnorm() converts a model's layers to it."""
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):
@@ -84,7 +84,7 @@ class Bilinear(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides by the sum of squares of neighboring channels."""
+    """Divides elements by the sum of squares of neighboring channels."""
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
         super().__init__()
@@ -105,7 +105,7 @@ class Softmax2d(Module):
 
 
 class AdaptiveMaxPool3d(Module):
-    """The largest elements of as many windows as the output has."""
+    """Maxima of as many windows as the output has elements."""
 
     def __init__(self, output_size, return_indices=False):
         super().__init__()
@@ -143,7 +143,7 @@ class UpsamplingNearest2d(_core.Upsample):
 
 
 class UpsamplingBilinear2d(_core.Upsample):
-    """Upsample with mode bilinear, where corners stay corners."""
+    """Upsample with mode bilinear and aligned corners."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

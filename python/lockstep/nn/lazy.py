@@ -9,7 +9,7 @@ __all__ = []
 
 
 def _become(self, args, output):
-    """Give a layer the class of layers with known sizes, after its first batch."""
+    """Change the class of a lazy layer to the class with known sizes, after its first batch."""
     self.__dict__["_hooks"].remove(_become)
     _forget_call_hooks(self)
     if self.cls_to_become is not None:
@@ -17,7 +17,7 @@ def _become(self, args, output):
 
 
 def _lazy(layer):
-    """Make the class of a layer without its first argument; its instances become the layer's in their first call."""
+    """Make the lazy class of a layer, without its first argument; the first call turns instances into the layer's."""
 
     def __init__(self, *args, **kwargs):
         layer.__init__(self, 0, *args, **kwargs)

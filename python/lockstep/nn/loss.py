@@ -1,4 +1,4 @@
-"""Losses as modules, over the functions of nn.functional."""
+"""Losses as modules that call functions of nn.functional."""
 
 from .._core import Module
 from . import functional as F

@@ -27,7 +27,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
         return super().__repr__()
 
 
-# Parameters and buffers that layers of the library have only with some options, by arguments of their constructors.
+# Parameters and buffers that layers of the library have only with some options: the constructor's arguments for them.
 _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affine", "elementwise_affine"),
              "running_mean": ("track_running_stats",), "running_var": ("track_running_stats",),
              "num_batches_tracked": ("track_running_stats",), "in_proj_bias": ("bias",),
@@ -35,36 +35,36 @@ _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affin
 
 
 def _is_left_out(self, name):
-    """Return whether a layer of the library that has no part of this name has one with other options."""
+    """Return whether a layer of the library lacks this part only because of its options."""
     options = ("bias",) if name.startswith(("bias_ih_l", "bias_hh_l")) else _OPTIONAL.get(name, ())
     arguments = self.__dict__.get("_arguments", ())
     return any(option in arguments for option in options)
 
 
 def _none_kind(self, name):
-    """Return of what kind a value is that a part that is None gets: None if there is no such part."""
+    """Return the kind of a part that is None; None if there is no such part."""
     if _is_left_out(self, name):
         return "buffer" if name in ("running_mean", "running_var", "num_batches_tracked") else "parameter"
     return self.__dict__.get("_none_parts", {}).get(name)
 
 
 def _is_computed(self):
-    """Return whether the library computes forward(), with the parts that the layer's constructor has made."""
+    """Return whether the library computes forward(), from the parts that the layer's constructor made."""
     defines = next(c for c in type(self).__mro__ if "forward" in c.__dict__)
     return "forward" not in self.__dict__ and defines.__module__ in (Module.__module__, _core.__name__)
 
 
 def _library_class(self):
-    """The class of the library that this object is of."""
+    """Return the class of the library that this object has or is derived from."""
     return next(c for c in type(self).__mro__ if c is Module or c.__module__ == _core.__name__)
 
 
 def _overrides(self, name):
-    """Return whether the module, or its class, defines this method of Module itself."""
+    """Return whether the module, or its class, overrides this method of Module."""
     return name in self.__dict__ or getattr(type(self), name) is not getattr(Module, name)
 
 
-# Methods of PyTorch's Module that nothing here calls: what a class of the program would expect of them does not happen.
+# Methods of PyTorch's Module that nothing here calls: overriding them in a class of the program has no effect.
 _UNCALLED = {
     "_call_impl": "forward(), or hooks", "_wrapped_call_impl": "forward(), or hooks",
     "_slow_forward": "forward(), or hooks", "_named_members": "named_parameters() and named_buffers()",
@@ -90,7 +90,7 @@ def _put_child(self, name, module):
 
 
 class _Entries(abc.MutableMapping):
-    """The parameters, buffers, or children of a module by name: a change is one of the module."""
+    """The parameters, buffers, or children of a module by name. A change of it changes the module."""
 
     def __init__(self, module, kind, list_names, register):
         self._module, self._kind, self._list_names, self._register = module, kind, list_names, register
@@ -124,7 +124,7 @@ class _Entries(abc.MutableMapping):
 
 
 def _getattr(self, name):
-    """Find a parameter, buffer, or child that no attribute names yet."""
+    """Find a parameter, buffer, or child that has no attribute yet."""
     if name.startswith("__"):
         raise AttributeError(name)
     try:
@@ -170,7 +170,7 @@ def _setattr(self, name, value):
 
 
 def _change_option(self, arguments, name, value):
-    """Tell the layer, which computes with its constructor's options, or raise."""
+    """Pass the change to the layer, which computes with its constructor's options, or raise."""
     if name == "inplace" or isinstance(getattr(type(self), name, None), property):
         arguments[name] = value
         return
@@ -192,7 +192,7 @@ def _assign_buffer(self, name, value):
         value = value.data
     if old is None:
         _put_buffer(self, name, Buffer(value))
-    else:  # another tensor: who has the old one keeps its value
+    else:  # another tensor: holders of the old one keep its value
         _put_buffer(self, name, old._successor(value))
 
 
@@ -208,7 +208,7 @@ def _forget(self, name):
 
 
 def _set_none(self, name, kind=None):
-    """Remove a part. Its name stays one of its kind: a tensor that is assigned to that of a buffer becomes one."""
+    """Remove a part. Its name keeps its kind: a tensor that is assigned to the name of a buffer becomes a buffer."""
     kind = Module._kind_of(self, name) or kind
     if Module._kind_of(self, name):
         _forget(self, name)
@@ -312,7 +312,7 @@ def register_buffer(self, name, tensor, persistent=True):
 
 
 def _own_children(self):
-    """Yield (name, child); the parts of a wrapped model are the wrapper's own."""
+    """Yield (name, child). The parts of a wrapped model count as the wrapper's own."""
     for name in Module._children_names(self):
         if name:
             yield name, getattr(self, name)
@@ -447,7 +447,7 @@ def train(self, mode=True):
 
 
 def _begin_training(module):
-    """Call train() of classes that have their own: the library leaves modules that are in training mode as they are."""
+    """Call train() of classes that override it: the library skips modules that are in training mode already."""
     if _overrides(module, "train"):
         if module.training:
             module.train()
@@ -469,7 +469,7 @@ def requires_grad_(self, requires_grad=True):
 
 
 def zero_grad(self, set_to_none=True):
-    """Drop the gradients of all parameters, or with set_to_none=False set those that are there to zeros."""
+    """Drop the gradients of all parameters, or with set_to_none=False set existing ones to zeros."""
     zero_gradients(self.parameters(), set_to_none)
 
 
@@ -477,7 +477,7 @@ def zero_grad(self, set_to_none=True):
 
 
 class _Move:
-    """What _apply() of a class gets for its own tensors; the library has moved parameters and buffers already."""
+    """The fn that _apply() of a class gets for its own tensors; parameters and buffers have already been moved."""
 
     def __init__(self, device, dtype):
         self._device, self._dtype = device, dtype
@@ -491,7 +491,7 @@ class _Move:
 
 
 def _apply(self, fn, recurse=True):
-    """Give parameters and buffers the values fn(tensor). A class may extend it to tensors of its own: to() calls it."""
+    """Set parameters and buffers to fn(tensor). A class may extend it to tensors of its own: to() calls it."""
     if recurse:
         for _, child in _direct_children(self):
             child._apply(fn)
@@ -560,7 +560,7 @@ def _refuse_half(self):
 
 
 def _direct_children(self):
-    """Yield (prefix of its paths, child); a wrapped model has the wrapper's own paths."""
+    """Yield (prefix of its paths, child); the paths of a wrapped model are those of the wrapper."""
     for name in Module._children_names(self):
         yield (name + ".", getattr(self, name)) if name else ("", Module._wrapped(self))
 
@@ -579,12 +579,12 @@ _EXTRA = "_extra_state"
 
 
 def get_extra_state(self):
-    """Return what state_dict() has of this module beside tensors. A class with a state of its own defines it."""
+    """Return what state_dict() has of this module besides tensors. A class with more state overrides it."""
     raise RuntimeError(f"{type(self).__name__}: get_extra_state() without a definition, but set_extra_state() has one")
 
 
 def set_extra_state(self, state):
-    """Take what get_extra_state() returned. A class that defines that defines this, too."""
+    """Restore what get_extra_state() returned. A class that overrides one must override both."""
     raise RuntimeError(f"{type(self).__name__}: set_extra_state() without a definition, but get_extra_state() has one")
 
 
@@ -620,7 +620,7 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     return destination
 
 
-# The writes of a load_state_dict() that is in progress in a thread: made once all of the state fits.
+# Writes of a load_state_dict() in progress in this thread, which are made after all of the state has been checked.
 _loading = threading.local()
 
 
@@ -639,7 +639,7 @@ def _write_now():
 
 
 def _misfit(own, name, value):
-    """Return why this value cannot be that of the parameter or buffer `own`; None if it can."""
+    """Return why the parameter or buffer `own` cannot have this value; None if it can."""
     if not isinstance(value, Tensor):
         return (f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like object '
                 f"from checkpoint but received {type(value)}")
@@ -668,7 +668,7 @@ def _copy(own, value):
 
 
 def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
-    """Take this module's own part of the state, without its children's, and add what does not fit to the lists."""
+    """Load this module's own part of the state, without its children's, and add what does not fit to the lists."""
     for hook in list(self.__dict__.get("_load_pre_hooks", ())):
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
     mine = dict(_own_state(self))
@@ -718,8 +718,8 @@ def _load_tree(module, state_dict, prefix, metadata, incompatible, errors):
 def load_state_dict(self, state_dict, strict=True):
     """Copy parameters and buffers from this state. An Error names all that does not fit, and changes nothing.
 
-    Classes with a _load_from_state_dict() of their own, and hooks after it, see the new values: what they have taken
-    stays in spite of an error elsewhere.
+    Classes that override _load_from_state_dict(), and hooks after it, see the new values. What they have loaded stays,
+    even if there is an error elsewhere.
     """
     if not isinstance(state_dict, abc.Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -786,7 +786,7 @@ class _Handle:
         self.remove()
 
     def remove(self):
-        """Remove the hook, once: others of the same function stay."""
+        """Remove this hook. Other registrations of the same function stay."""
         hooks = self._module.__dict__.get(self._kind, [])
         places = [i for i, hook in enumerate(hooks) if hook is self._hook]
         if self._is_removed or not places:
@@ -801,7 +801,7 @@ _CALL_HOOKS = ("_pre_hooks", "_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def _forget_call_hooks(self):
-    """Let the library call forward() again, if that was the last hook of its calls."""
+    """Let the library call forward() again, if this was the last hook of calls."""
     if not any(self.__dict__.get(kind) for kind in _CALL_HOOKS):
         self.__dict__.pop("_call_hooked", None)
         Module._set_hooked(self, "forward" in self.__dict__)
@@ -831,17 +831,17 @@ def _register(self, kind, hook, prepend, with_kwargs):
 
 
 def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False):
-    """Call hook(module, args, output) after each forward(); what it returns, unless None, replaces the output.
+    """Call hook(module, args, output) after each forward(); unless it returns None, its result replaces the output.
 
-    with_kwargs: hook(module, args, kwargs, output). prepend: before the hooks that are there.
+    with_kwargs: hook(module, args, kwargs, output). prepend: before the hooks that are registered already.
     """
     return _register(self, "_hooks", hook, prepend, with_kwargs)
 
 
 def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-    """Call hook(module, args) before each forward(); what it returns, unless None, replaces the arguments.
+    """Call hook(module, args) before each forward(); unless it returns None, its result replaces the arguments.
 
-    with_kwargs: hook(module, args, kwargs), which returns both or None. prepend: before the hooks that are there.
+    with_kwargs: hook(module, args, kwargs), which returns both or None. prepend: before the hooks registered already.
     """
     return _register(self, "_pre_hooks", hook, prepend, with_kwargs)
 
@@ -873,8 +873,8 @@ def _call_with_hooks(self, args, kwargs):
 
 
 def register_full_backward_hook(self, hook, prepend=False):
-    """Call hook(module, grad_input, grad_output) when the gradients of the inputs are there; a result but None replaces
-    them."""
+    """Call hook(module, grad_input, grad_output) after the gradients of the inputs are computed; unless it returns
+    None, its result replaces them."""
     return _register(self, "_backward_hooks", hook, prepend, False)
 
 
@@ -888,7 +888,7 @@ def _refuse_backward_hook(self, *args, **kwargs):
 
 
 class _Border(Function):
-    """Gives tensors a common place in the history, where their gradients are seen together."""
+    """Joins tensors at one place in the history, so that their gradients can be seen together."""
 
     @staticmethod
     def forward(ctx, see, *tensors):
@@ -1017,14 +1017,14 @@ def _deepcopy(self, memo):
                           "load_state_dict()")
     new = type(self).__new__(type(self))
     memo[id(self)] = new
-    new.__dict__["_is_copied"] = True  # its reset_parameters() needs attributes that come later
+    new.__dict__["_is_copied"] = True  # reset_parameters() would need attributes that are set later
     _construct[base](new, **arguments)
     del new.__dict__["_is_copied"]
     _copy_parts(new, self, memo)
     return new
 
 
-# Constructors of the library by class; those of some classes are replaced in Python.
+# Constructors of the library by class. Python replaces those of some classes.
 class _Constructors(dict):
     def __missing__(self, cls):
         return cls.__init__

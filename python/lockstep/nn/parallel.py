@@ -63,7 +63,7 @@ class DataParallel(_Wrapper):
         _internal.place_on(self.module, self.device_ids)
 
     def to(self, *args, **kwargs):
-        """Cast the model. It stays where it is: a device must be its first one."""
+        """Cast the model. It does not move: a device must be its first one."""
         device = kwargs.pop("device", None)
         rest = [a for a in args if not (isinstance(a, (int, str)) or type(a) is type(self.device_ids[0]))]
         for wanted in [device, *(a for a in args if a not in rest)]:
@@ -101,8 +101,8 @@ class DataParallel(_Wrapper):
 
 
 def per_shard(f, *inputs):
-    """Call f for each shard of a batch that is cut over devices, with that shard's rows of each input as whole tensors,
-    and join the results along axis 0. f returns a tensor, or a tuple of tensors. For what is an error on cut tensors.
+    """Call f for each shard of a batch that is cut over devices, with the shard's rows of each input as whole tensors,
+    and join the results along axis 0. f returns a tensor or a tuple of tensors. Use it where cut tensors fail.
     """
     several = False
 
@@ -172,15 +172,15 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
 
 
 class DistributedDataParallel(_Wrapper):
-    """A model of several processes: its gradients are the mean of all ranks', summed while backward runs.
+    """Train a model in several processes: backward() averages the gradients of its parameters over all ranks.
 
-    The output of a call is that of this rank's rows, and so is a loss computed from it. Gradients of the model's
-    parameters are the mean of all ranks'; those of everything else, such as inputs, or a head behind the model, are of
-    this rank's loss. Every rank passes as many rows; otherwise the mean of the ranks' losses would not weigh all
-    samples equally, which is an error on all ranks. Inputs with as many rows as the first one are cut along axis 0 over
-    this rank's devices. Batch norm's running statistics are those of all ranks' rows; other buffers that forward()
-    changes become rank 0's. For batches of any size, and the bits of one process, use `for x, y in loader.on(ddp)`;
-    then outputs and loss are those of the whole job.
+    A call takes this rank's rows and returns their output; a loss computed from the output is this rank's loss. The
+    parameters get the mean of all ranks' gradients. Everything else, such as an input or a head after the model, gets
+    the gradient of this rank's loss. All ranks must pass the same number of rows, because the mean of the ranks' losses
+    must weigh all samples equally; otherwise all ranks raise an error. Inputs with as many rows as the first one are
+    cut along axis 0 over this rank's devices. Batch norm's running statistics cover the rows of all ranks. Other
+    buffers that forward() changes get rank 0's values. For batches of any size, and the bits of one process, use
+    `for x, y in loader.on(ddp)`; then outputs and loss are those of the whole job.
 
     Names get no prefix. shards: the number of parts of the batch of the whole job; 0: one for each device of each rank.
     """

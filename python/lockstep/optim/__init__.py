@@ -26,8 +26,8 @@ class Optimizer:
     A subclass may compute its step() with the tensors of `param_groups`, as in PyTorch.
     """
 
-    # Whether the options are those of a loaded state; and what schedules that were made since have set: the options
-    # before and after. Their load_state_dict() takes that back.
+    # Whether the options come from a loaded state; and what schedules made since have set: the options before and
+    # after, which load_state_dict() of a schedule takes back.
     _is_loaded = False
     _set_by_new_schedules = None
 
@@ -71,7 +71,7 @@ class Optimizer:
         zero_gradients(chain(*(group["params"] for group in self.param_groups)), set_to_none)
 
     def step(self, closure=None):
-        """Update all parameters from their gradients, and clear those. Returns the closure's loss."""
+        """Update all parameters from their gradients, and clear the gradients. Returns the closure's loss."""
         raise NotImplementedError
 
     def state_dict(self):
@@ -89,8 +89,8 @@ class Optimizer:
         if [len(g["params"]) for g in saved] != [len(g["params"]) for g in self.param_groups]:
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
                              "optimizer's group")
-        # What schedules have left in a group, such as initial_lr, goes with its rate. A state of an older version has
-        # not all options.
+        # Values that schedules have left in a group, such as initial_lr, belong to its rate. A state of an older
+        # version lacks some options.
         groups = [{**{k: own[k] for k in self.defaults if k in own},
                    **{k: tuple(v) if isinstance(v, list) else copy.deepcopy(v) for k, v in group.items()},
                    "params": own["params"]} for own, group in zip(self.param_groups, saved)]
@@ -130,7 +130,7 @@ def _of_parameters(group):
 
 
 class _NoState(Mapping):
-    """What `state` of an optimizer of the library shows: nothing. clear() is PyTorch's way to begin anew."""
+    """Shown as `state` by an optimizer of the library: always empty. clear() resets the optimizer, as in PyTorch."""
 
     def __init__(self, optimizer):
         self._optimizer = optimizer
@@ -149,12 +149,12 @@ class _NoState(Mapping):
 
 
 class _Fused(Optimizer):
-    """An optimizer whose rule is the library's. Its engine has the options, and takes what the program changes in
-    param_groups before it is used."""
+    """An optimizer whose rule is in the library. Its engine has the options, and reads the program's changes of
+    param_groups before each use."""
 
     # Whether the engine's next step clips or unscales the gradients.
     _changes_gradients = False
-    # PyTorch's names of states, and the library's.
+    # Maps PyTorch's names of states to the library's.
     _STATES = {}
 
     def __init__(self, params, defaults, refused=()):
@@ -165,7 +165,7 @@ class _Fused(Optimizer):
 
     @property
     def state(self):
-        """Empty: the library has the states. clear(), or assigning an empty dict, makes the optimizer begin anew."""
+        """Empty, because the library has the states. clear(), or assigning an empty dict, resets the optimizer."""
         return _NoState(self)
 
     @state.setter
@@ -203,7 +203,7 @@ class _Fused(Optimizer):
         return group
 
     def _options(self, group):
-        """Return the options of a group as the engine names them, all numbers."""
+        """Return the options of a group as numbers, under the engine's names."""
         for name in ("maximize", "differentiable"):
             if group.get(name):
                 raise _core.Error(f"{type(self).__name__}: {name}={group[name]}, expected False")
@@ -219,7 +219,7 @@ class _Fused(Optimizer):
 
     @property
     def engine(self):
-        """The library's optimizer, made at the first use, with the options of param_groups."""
+        """The library's optimizer, made at its first use with the options of param_groups."""
         options = [self._options(group) for group in self.param_groups]
         if self._engine is None:
             engine = self._new_engine(self.param_groups)
@@ -262,7 +262,7 @@ class _Fused(Optimizer):
         zero_gradients(chain(*(group["params"] for group in self.param_groups)), set_to_none, drop)
 
     def clip_grad_norm(self, max_norm):
-        """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""
+        """Limit the norm of all gradients to max_norm in the next step. Returns the norm without waiting for it."""
         norm = self.engine.clip_grad_norm(max_norm)
         self._changes_gradients = True
         return norm
@@ -288,13 +288,13 @@ class _Fused(Optimizer):
             engine = self.engine
             engine.set_options(_changes(self._taken, options))
         engine.load_state_dict(state)
-        # The state has rates, too, but a program changes those of param_groups before it loads them.
+        # The state has rates, too, but rates that the program has set in param_groups before the load count.
         rates = [dict(its, lr=lr) for its, lr in zip(options, engine.learning_rates())]
         engine.set_options(_changes(rates, options))
         self._use(engine, options)
 
     def _named(self, state, order, names, options):
-        """Return a state of PyTorch, whose parameters have numbers, as the library's."""
+        """Return a state of PyTorch, which has indices of parameters, with the library's names."""
         groups = list(chain(*([its] * len(g["params"]) for g, its in zip(self.param_groups, options))))
         named, steps = {}, 0
         for number, values in state.items():
@@ -318,7 +318,7 @@ class _Fused(Optimizer):
         return named
 
     def _counts(self, options):
-        """Whether the rule counts the steps of each parameter."""
+        """Return whether the rule counts the steps of each parameter."""
         return True
 
 

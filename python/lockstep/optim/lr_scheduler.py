@@ -1,8 +1,8 @@
 """Schedules of the learning rate with PyTorch's names. step() sets the rates of the optimizer's groups.
 
-As in PyTorch, most schedules multiply the rates that the groups have, so a rate that the program or another schedule
-has set counts; LambdaLR, CosineAnnealingWarmRestarts, CyclicLR, and OneCycleLR compute them anew. A constructor,
-step(), or load_state_dict() that raises changes nothing.
+As in PyTorch, most schedules multiply the current rates of the groups, so they build on a rate that the program or
+another schedule has set; LambdaLR, CosineAnnealingWarmRestarts, CyclicLR, and OneCycleLR compute rates from scratch. A
+constructor, step(), or load_state_dict() that raises changes nothing.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from itertools import chain
 
 @contextlib.contextmanager
 def _all_or_nothing(optimizer, schedule=None):
-    """If the body raises, put the options of all groups and the schedule's attributes back."""
+    """If the body raises, restore the options of all groups and the schedule's attributes."""
     groups = [(group, dict(group)) for group in optimizer.param_groups]
     attributes = None if schedule is None else dict(schedule.__dict__)
     try:
@@ -33,7 +33,7 @@ def _all_or_nothing(optimizer, schedule=None):
 
 
 def _of_groups(name, value, optimizer):
-    """Return a value for each group: a number is that of all."""
+    """Return a value for each group; a number applies to all groups."""
     n = len(optimizer.param_groups)
     values = list(value) if isinstance(value, (list, tuple)) else [value] * n
     if len(values) != n:
@@ -68,10 +68,10 @@ def _set_momentum(group, option, value):
 
 
 class LRScheduler:
-    """The base: get_lr() returns the rates of the groups for self.last_epoch, by those that the groups have.
+    """The base: get_lr() returns the rates of the groups for self.last_epoch, computed from their current rates.
 
-    A subclass may have _get_closed_form_lr(), which step(epoch) takes: the rates by self.base_lrs alone. prepare()
-    changes the groups before the first step.
+    A subclass may have _get_closed_form_lr() for step(epoch), which computes the rates from self.base_lrs alone.
+    prepare() changes the groups before the first step.
     """
 
     def __init__(self, optimizer, last_epoch=-1, verbose=False, *, prepare=None):
@@ -106,7 +106,7 @@ class LRScheduler:
         return self._last_lr
 
     def step(self, epoch=None):
-        """Go on by one, or to this epoch, and set the rates."""
+        """Advance by one step, or to this epoch, and set the rates."""
         with _all_or_nothing(self.optimizer, self):
             self._step_count += 1
             if epoch is None:
@@ -126,12 +126,12 @@ class LRScheduler:
         self._last_lr = _rates(self.optimizer)
 
     def state_dict(self):
-        """Return a copy of what changes, and of the options, without the optimizer and functions."""
+        """Return a copy of the attributes, without the optimizer and callables."""
         return copy.deepcopy({k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)})
 
     def load_state_dict(self, state_dict):
-        """Continue from a state. Rates that the optimizer has from a state of its own stay; what the constructors of
-        schedules have set since is taken back. An optimizer without a loaded state gets the rates of this one."""
+        """Continue from a state. If the optimizer has loaded a state, its rates stay, and what constructors of
+        schedules have set since is undone. Otherwise the optimizer gets the rates of this state."""
         self._check_state(state_dict)
         with _all_or_nothing(self.optimizer, self):
             self._load(copy.deepcopy(dict(state_dict)))
@@ -171,7 +171,7 @@ _LRScheduler = LRScheduler
 
 
 class _Multiplied(LRScheduler):
-    """Step t multiplies the rates of the groups by _ratio(t); step(t), the first rates by _factor(t)."""
+    """Step t multiplies the rates of the groups by _ratio(t); step(t) sets the first rates times _factor(t)."""
 
     def get_lr(self):
         ratio = self._ratio(self.last_epoch)
@@ -182,7 +182,7 @@ class _Multiplied(LRScheduler):
 
 
 class _OfFunctions(LRScheduler):
-    """By lr_lambda(epoch); one function for all groups, or a list. A state has the attributes of callable objects."""
+    """Uses lr_lambda(epoch): one function for all groups, or a list. A state has the attributes of callable objects."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1, verbose=False):
         n = len(optimizer.param_groups)
@@ -262,7 +262,7 @@ class MultiStepLR(_Multiplied):
 
 
 class ConstantLR(_Multiplied):
-    """The rate times factor for total_iters steps, then the rate."""
+    """The rate times factor for total_iters steps, then the rate itself."""
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1, verbose=False):
         if not 0 <= factor <= 1:
@@ -278,7 +278,7 @@ class ConstantLR(_Multiplied):
 
 
 class LinearLR(_Multiplied):
-    """A line from start_factor to end_factor in total_iters steps."""
+    """The rate times a factor that goes linearly from start_factor to end_factor in total_iters steps."""
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1, verbose=False):
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
@@ -312,7 +312,7 @@ class ExponentialLR(_Multiplied):
 
 
 class PolynomialLR(_Multiplied):
-    """(1 - t / total_iters) ** power, and then 0."""
+    """The rate times (1 - t / total_iters) ** power, and then 0."""
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1, verbose=False):
         self.total_iters, self.power = total_iters, power
@@ -328,7 +328,7 @@ class PolynomialLR(_Multiplied):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the rate to eta_min in T_max steps, and on along the cosine."""
+    """Half a cosine from the rate to eta_min in T_max steps, and then further along the cosine."""
 
     def __init__(self, optimizer, T_max, eta_min=0, last_epoch=-1, verbose=False):
         self.T_max, self.eta_min = T_max, eta_min
@@ -368,7 +368,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (lr - self.eta_min) * cosine for lr in self.base_lrs]
 
     def step(self, epoch=None):
-        """Go on by one, or to this epoch, which may have a fraction, and set the rates."""
+        """Advance by one step, or to this epoch, which may be a fraction, and set the rates."""
         with _all_or_nothing(self.optimizer, self):
             self._step_count += 1
             if epoch is None and self.last_epoch >= 0:
@@ -394,9 +394,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class CyclicLR(LRScheduler):
     """Up from base_lr to max_lr and down again, in cycles (Smith 2017).
 
-    cycle_momentum: the momentum goes the other way. mode: "triangular", "triangular2", whose height is halved with each
-    cycle, or "exp_range", whose height is multiplied by gamma in each step; or scale_fn, the height by the number of
-    the cycle, or of the step with scale_mode="iterations".
+    cycle_momentum: the momentum moves in the opposite direction. mode: "triangular", "triangular2", whose height is
+    halved with each cycle, or "exp_range", whose height is multiplied by gamma in each step; or scale_fn, which
+    computes the height from the number of the cycle, or of the step with scale_mode="iterations".
     """
 
     def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0,
@@ -445,7 +445,7 @@ class CyclicLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again (Smith and Topin 2018); cycle_momentum: the momentum goes the other way."""
+    """Up to max_lr and down again (Smith and Topin 2018); cycle_momentum: the momentum moves the opposite way."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
                  anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
@@ -461,7 +461,7 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
         self._momentum = _momentum_option(optimizer, cycle_momentum)
         peak, end = pct_start * self.total_steps - 1, self.total_steps - 1
-        # The last step of each phase, and whose rates and momenta it begins and ends with.
+        # The last step of each phase, and the names of the rates and momenta with which it begins and ends.
         up, down = ("initial", "max", "max", "base"), ("max", "min", "base", "max")
         self._phases = [(peak, *up), (end, *down)]
         if three_phase:
@@ -503,7 +503,7 @@ class OneCycleLR(LRScheduler):
 
 
 class _Several(LRScheduler):
-    """The base of schedules of schedules, which have one optimizer."""
+    """The base of schedules that combine schedules of one optimizer."""
 
     def __init__(self, optimizer, schedulers):
         name = type(self).__name__
@@ -523,7 +523,7 @@ class _Several(LRScheduler):
 
     @contextlib.contextmanager
     def _together(self):
-        """If the body raises, put back all schedules and the options of all groups."""
+        """If the body raises, restore all schedules and the options of all groups."""
         with contextlib.ExitStack() as stack:
             for schedule in self._parts():
                 stack.enter_context(_all_or_nothing(self.optimizer, schedule))
@@ -546,7 +546,7 @@ class _Several(LRScheduler):
             schedule._check_state(state)
 
     def load_state_dict(self, state_dict):
-        """Continue from a state, as its schedules do."""
+        """Continue from a state, as each of its schedules does."""
         self._check_state(state_dict)
         with self._together():
             for schedule, state in zip(self._schedulers, state_dict["_schedulers"]):
@@ -556,7 +556,7 @@ class _Several(LRScheduler):
 
 
 class SequentialLR(_Several):
-    """Schedules one after the other; the next one begins at each milestone."""
+    """Schedules one after another; the next one begins at each milestone."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1, verbose=False):
         super().__init__(optimizer, schedulers)
@@ -579,7 +579,7 @@ class SequentialLR(_Several):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self):
-        """Go on by one."""
+        """Advance by one step."""
         with self._together():
             self.last_epoch += 1
             i = bisect_right(self._milestones, self.last_epoch)
@@ -591,14 +591,14 @@ class SequentialLR(_Several):
 
 
 class ChainedScheduler(_Several):
-    """Several schedules, of which each takes every step."""
+    """Several schedules that all take every step."""
 
     def __init__(self, schedulers, optimizer=None):
         super().__init__(optimizer, schedulers)
         self._last_lr = _rates(self.optimizer)
 
     def step(self):
-        """Go on by one, with all schedules."""
+        """Advance all schedules by one step."""
         with self._together():
             for schedule in self._schedulers:
                 schedule.step()
@@ -624,7 +624,7 @@ class ReduceLROnPlateau:
         self._last_lr = _rates(optimizer)
 
     def step(self, metrics, epoch=None):
-        """Take the next value of the metric."""
+        """Take the next value of the metric, and lower the rates if it is time."""
         value = float(metrics)
         added = len(self.optimizer.param_groups) - len(self.min_lrs)
         if added > 0 and self.default_min_lr is None:
@@ -667,7 +667,7 @@ class ReduceLROnPlateau:
         return copy.deepcopy({k: v for k, v in self.__dict__.items() if k != "optimizer"})
 
     def load_state_dict(self, state_dict):
-        """Continue from a state. The optimizer's rates stay."""
+        """Continue from a state. The optimizer's rates do not change."""
         missing = {"best", "num_bad_epochs"} - set(state_dict)
         if missing:
             raise KeyError(f"ReduceLROnPlateau: the state has no {min(missing)}, expected a dict of state_dict()")

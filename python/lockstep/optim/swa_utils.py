@@ -16,7 +16,7 @@ def get_ema_avg_fn(decay=0.999):
 
 
 def get_swa_avg_fn():
-    """Return an avg_fn for the mean of all."""
+    """Return an avg_fn for the mean of all models."""
     return lambda average, new, count: average + (new - average) / (count + 1)
 
 
@@ -46,7 +46,7 @@ class AveragedModel(Module):
             averaged, copied = averaged + copied, []
         count = self.n_averaged.item()
         with no_grad():
-            # All new values are there before the first one is stored. avg_fn gets a tensor, as in PyTorch.
+            # Computes all new values before it stores the first one. avg_fn gets a tensor, as in PyTorch.
             values = [(a, b if count == 0 else self.avg_fn(a, b, tensor(count))) for a, b in averaged]
             for old, new in values + copied:
                 old.copy_(new)
@@ -64,7 +64,7 @@ def _pairs(what, own, others):
 
 
 def update_bn(loader, model, device=None):
-    """Compute the running statistics of all batch norms anew, as means over the batches of one pass.
+    """Recompute the running statistics of all batch norms, as means over the batches of one pass.
 
     A batch is a tensor, or a list or tuple whose first element is the model's input.
     """
@@ -88,7 +88,7 @@ def update_bn(loader, model, device=None):
 
 
 class SWALR(LRScheduler):
-    """Takes the rates to swa_lr in anneal_epochs steps, and keeps them there."""
+    """Moves the rates to swa_lr in anneal_epochs steps, and keeps them there."""
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         if anneal_strategy not in ("cos", "linear"):

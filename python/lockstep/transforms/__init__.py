@@ -3,10 +3,10 @@
 >>> train = datasets.CIFAR10("data", transform=transforms.Compose([
 ...     transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(), transforms.ToTensor()]))
 
-In a DataLoader or a Trainer, what a random transform draws follows from the seed, the epoch, and the number of the
-example: it depends neither on the number of workers nor on the order of the batches. Elsewhere, it draws from the
-stream of manual_seed(). Pictures have one or three channels, of bytes or of float32 in 0 to 1; PIL pictures and arrays
-[height, width, channels] of bytes become tensors.
+In a DataLoader or a Trainer, the draws of a random transform depend on the seed, the epoch, and the index of the
+example, but not on the number of workers or the order of the batches. Elsewhere, it draws from the stream of
+manual_seed(). Pictures have one or three channels, of bytes or of float32 in 0 to 1; PIL pictures and arrays [height,
+width, channels] of bytes become tensors.
 """
 
 from .. import _core
@@ -20,18 +20,18 @@ from .more import (  # noqa: F401
 
 
 def _core_of(transform):
-    """Return the C++ transform that does the same, as the attributes are now; None if only Python does it."""
+    """Return the C++ transform that does the same with the current attributes; None if only Python does it."""
     return transform._make_core() if _is_unchanged(type(transform), "_make_core", "__call__") else None
 
 
 class _Transform:
-    """A transform of the C++ library, which _make_core() makes of the attributes."""
+    """A transform of the C++ library, which _make_core() makes from the attributes."""
 
     _random = False
 
     def _set(self, **attributes):
         self.__dict__.update(attributes)
-        self._make_core()  # throws for values that it does not take
+        self._make_core()  # throws for invalid values
 
     def __call__(self, image):
         return self._make_core()(_picture(image), _drawn() if self._random else None)
@@ -71,9 +71,9 @@ class Compose:
 
 
 class ToTensor(_Transform):
-    """f32 in 0 to 1, of a tensor or an array [height, width, channels] of bytes, or a PIL picture.
+    """Converts bytes to f32 in 0 to 1: a tensor, an array [height, width, channels], or a PIL picture.
 
-    A tensor of f32, such as lockstep.datasets gives, stays as it is.
+    A tensor of f32, such as those of lockstep.datasets, stays as it is.
     """
 
     def _make_core(self):
@@ -100,7 +100,7 @@ class Normalize(_Transform):
 
     def __call__(self, image):
         image = _picture(image)
-        # The library's transform has the errors of what is neither bytes nor fractions.
+        # Other types go to the library's transform, too, if they are not floating: it has the error messages.
         if image.dim() == 3 and (image.dtype == _core.float32 or not image.is_floating_point()):
             return super().__call__(image)
         if image.dim() < 3:
@@ -137,7 +137,7 @@ class Resize(_Transform):
 
 
 class CenterCrop(_Transform):
-    """The window in the middle. A smaller picture is surrounded by 0."""
+    """Crops the window in the middle. Pads a smaller picture with 0."""
 
     def __init__(self, size):
         self._set(size=_size(size))
@@ -160,7 +160,7 @@ class RandomCrop(_RandomTransform):
 
 
 class RandomResizedCrop(_RandomTransform):
-    """A random window of a part of the area, resized."""
+    """A random window with a random part of the area, resized."""
 
     def __init__(self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation="bilinear", antialias=True):
         if not antialias:
@@ -193,7 +193,7 @@ class RandomVerticalFlip(_RandomTransform):
 
 
 class RandomRotation(_RandomTransform):
-    """Turns by an angle within [-degrees, degrees], or within a pair of degrees. The size stays."""
+    """Rotates by an angle within [-degrees, degrees], or within a pair of degrees. The size does not change."""
 
     def __init__(self, degrees, interpolation="nearest", expand=False, center=None, fill=0):
         if expand or center is not None:
@@ -259,6 +259,6 @@ class MixUp(_Mix):
 
 
 class CutMix(_Mix):
-    """As MixUp, but a rectangle shows the other picture."""
+    """Like MixUp, but a rectangle shows the other picture."""
 
     _CORE = _internal.CutMix

@@ -1,9 +1,9 @@
-"""What one transform does to a picture [.., channels, height, width], under torchvision's names.
+"""Transforms of a picture [.., channels, height, width], under torchvision's names.
 
 >>> from lockstep.transforms import functional as F
 >>> y = F.affine(x, angle=10, translate=[2, 0], scale=1.1, shear=[0.0])
 
-The results are torchvision's of tensors. PIL pictures and arrays [height, width, channels] become tensors first.
+Results are those of torchvision for tensors. PIL pictures and arrays [height, width, channels] become tensors.
 """
 
 import enum
@@ -16,7 +16,7 @@ from ..nn import functional as _F
 
 
 class InterpolationMode(enum.Enum):
-    """Where a new pixel comes from."""
+    """How a new pixel is computed from the old ones."""
 
     NEAREST = "nearest"
     BILINEAR = "bilinear"
@@ -26,12 +26,12 @@ class InterpolationMode(enum.Enum):
 def picture(image):
     """Return a PIL picture or an array [height, width, channels] as a tensor [channels, height, width]."""
     if isinstance(image, Tensor):
-        # Of Gluon's arrays. What a transform gives is a plain tensor, whose channels are first.
+        # Gluon's arrays have channels last. The result of a transform is a plain tensor, whose channels are first.
         channels_last = getattr(image, "_pictures_have_channels_last", False) and image.ndim == 3
         return Tensor.permute(image, 2, 0, 1).contiguous() if channels_last and image.dtype == _core.uint8 else image
     import numpy
 
-    # A PIL picture of bits is black and white, as its bytes are.
+    # A 1-bit PIL picture is converted to black and white bytes.
     array = numpy.array(image.convert("L") if getattr(image, "mode", None) == "1" else image)
     if array.ndim == 2:
         array = array[:, :, None]
@@ -72,7 +72,7 @@ def to_tensor(pic):
 
 
 def to_pil_image(pic, mode=None):
-    """Return a picture [channels, height, width], or an array [height, width, channels], as one of PIL."""
+    """Return a picture [channels, height, width], or an array [height, width, channels], as a PIL picture."""
     import numpy
     from PIL import Image
 
@@ -106,7 +106,7 @@ def _limit(dtype):
 
 
 def convert_image_dtype(image, dtype=_core.float32):
-    """Return the picture in another type, in the range of that type: floating numbers are in 0 to 1."""
+    """Return the picture in another type, scaled to its range: floating types have 0 to 1."""
     if image.dtype == dtype:
         return image
     floating = getattr(_core.zeros(0, dtype=dtype), "is_floating_point")()
@@ -125,7 +125,7 @@ def convert_image_dtype(image, dtype=_core.float32):
     return image.to(dtype) * ((other + 1) // (largest + 1))
 
 
-# Calculate in f32 with a batch axis; give back the type and the axes.
+# Calls the function in f32 with a batch axis, and restores the type and the axes.
 def _in_floats(img, function):
     x = img if img.is_floating_point() else img.float()
     y = function(x.reshape(-1, *x.shape[-3:]))
@@ -184,7 +184,7 @@ def adjust_brightness(img, brightness_factor):
 
 
 def adjust_contrast(img, contrast_factor):
-    """Return the picture with other distances from its mean luminance."""
+    """Return the picture with its distances from the mean luminance scaled by the factor."""
     img = picture(img)
     gray = rgb_to_grayscale(img) if img.size(-3) == 3 else img
     mean = gray.to(img.dtype if img.is_floating_point() else _core.float32).mean((-3, -2, -1), keepdim=True)
@@ -192,7 +192,7 @@ def adjust_contrast(img, contrast_factor):
 
 
 def adjust_saturation(img, saturation_factor):
-    """Return the picture between its luminance (0), itself (1), and stronger colors."""
+    """Return a blend of its luminance (factor 0) and the picture (1); above 1, colors are stronger."""
     img = picture(img)
     if img.size(-3) == 1:
         return img
@@ -207,7 +207,7 @@ def adjust_gamma(img, gamma, gain=1):
 
 
 def invert(img):
-    """Return the largest value, minus the picture."""
+    """Return the largest value minus the picture."""
     img = picture(img)
     return _largest(img) - img if img.is_floating_point() else (255 - img.long()).to(img.dtype)
 
@@ -226,7 +226,7 @@ def vflip(img):
 
 
 def _places(n, before, after, mode):
-    """Return where each of before + n + after pixels comes from; -1 for none."""
+    """Return the source index of each of before + n + after pixels; -1 for none."""
     places = []
     for i in range(-before, n + after):
         if mode == "edge":
@@ -247,7 +247,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
     """Add pixels on all sides: padding is one number, [left and right, top and bottom], or [left, top, right, bottom].
 
     padding_mode: "constant" (fill), "edge", "reflect" (without the edge), or "symmetric" (with it). Negative numbers
-    take pixels away.
+    remove pixels.
     """
     img = picture(img)
     if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
@@ -270,7 +270,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
 
 
 def crop(img, top, left, height, width):
-    """Return a window. What is outside of the picture is 0."""
+    """Return a window. Pixels outside of the picture are 0."""
     img = picture(img)
     h, w = img.shape[-2:]
     return pad(img, [-left, -top, left + width - w, top + height - h])
@@ -284,7 +284,7 @@ def _height_and_width(name, size):
 
 
 def center_crop(img, output_size):
-    """Return the window in the middle. A smaller picture is surrounded by 0."""
+    """Return the window in the middle. Pads a smaller picture with 0."""
     img = picture(img)
     height, width = _height_and_width("center_crop", output_size)
     h, w = img.shape[-2:]
@@ -400,13 +400,13 @@ def inverse_affine(center, angle, translate, scale, shear):
 
 
 def _pixel_centers(height, width):
-    """Return x [1, width] and y [height, 1] of the pixels, from the middle of the picture."""
+    """Return x [1, width] and y [height, 1] of the pixel centers, relative to the middle of the picture."""
     x = _core.linspace(-width * 0.5 + 0.5, width * 0.5 - 0.5, width).reshape(1, width)
     return x, _core.linspace(-height * 0.5 + 0.5, height * 0.5 - 0.5, height).reshape(height, 1)
 
 
 def affine(img, angle, translate, scale, shear, interpolation="nearest", fill=None, center=None):
-    """Return the picture, turned by an angle (degrees, clockwise), moved, scaled, and sheared. The size stays."""
+    """Return the picture in its size, rotated by an angle (degrees, clockwise), moved, scaled, and sheared."""
     img = picture(img)
     if scale <= 0.0:
         raise ValueError("Argument scale should be positive")

@@ -8,12 +8,12 @@ from . import functional as F
 
 
 def drawn():
-    """Return a number of the stream of manual_seed(), or 0 where the example's key decides."""
+    """Return a draw from the stream of manual_seed(), or 0 if the example's key decides the numbers."""
     return 0 if _internal.has_example_key() else _core.randint(0, 1 << 62, (1,)).item()
 
 
 def draws(n):
-    """Return n numbers in [0, 1): of the example's key, or of the stream of manual_seed()."""
+    """Return n numbers in [0, 1), drawn with the example's key, or from the stream of manual_seed()."""
     return _internal.uniform_draws(n, drawn())
 
 
@@ -22,7 +22,7 @@ def _between(low, high, draw):
 
 
 class _Named:
-    """What repr() shows: the attributes."""
+    """repr() shows the attributes."""
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
@@ -53,7 +53,7 @@ class Grayscale(_Named):
 
 
 class RandomGrayscale(_Named):
-    """The luminance with probability p, in as many channels as the picture has."""
+    """Converts to the luminance with probability p, in as many channels as the picture has."""
 
     def __init__(self, p=0.1):
         self.p = p
@@ -80,14 +80,14 @@ class GaussianBlur(_Named):
 
 
 class PILToTensor(_Named):
-    """Bytes [channels, height, width] of a PIL picture."""
+    """Converts a PIL picture to bytes [channels, height, width]."""
 
     def __call__(self, pic):
         return F.pil_to_tensor(pic)
 
 
 class ToPILImage:
-    """A PIL picture of a tensor [channels, height, width] or an array [height, width, channels]."""
+    """Converts a tensor [channels, height, width] or an array [height, width, channels] to a PIL picture."""
 
     def __init__(self, mode=None):
         self.mode = mode
@@ -100,7 +100,7 @@ class ToPILImage:
 
 
 class ConvertImageDtype:
-    """Another type, and the range of that type."""
+    """Converts to another type, and to the range of that type."""
 
     def __init__(self, dtype):
         self.dtype = dtype
@@ -113,7 +113,7 @@ class ConvertImageDtype:
 
 
 class FiveCrop(_Named):
-    """A tuple of the windows in the corners and in the middle."""
+    """Returns a tuple of the windows in the corners and in the middle."""
 
     def __init__(self, size):
         self.size = size
@@ -123,7 +123,7 @@ class FiveCrop(_Named):
 
 
 class TenCrop(_Named):
-    """A tuple of the five windows, and of those of the flipped picture."""
+    """Returns a tuple of the five windows, and those of the flipped picture."""
 
     def __init__(self, size, vertical_flip=False):
         self.size, self.vertical_flip = size, vertical_flip
@@ -133,7 +133,7 @@ class TenCrop(_Named):
 
 
 class RandomApply:
-    """All of the transforms with probability p, otherwise none."""
+    """Applies all of the transforms with probability p, otherwise none."""
 
     def __init__(self, transforms, p=0.5):
         self.transforms, self.p = transforms, p
@@ -150,7 +150,7 @@ class RandomApply:
 
 
 class RandomOrder:
-    """All of the transforms, in random order."""
+    """Applies all of the transforms in random order."""
 
     def __init__(self, transforms):
         self.transforms = transforms
@@ -166,7 +166,7 @@ class RandomOrder:
 
 
 class RandomChoice:
-    """One of the transforms; p: the probabilities, or weights of them."""
+    """Applies one of the transforms; p: their probabilities, or proportional weights."""
 
     def __init__(self, transforms, p=None):
         if p is not None and len(p) != len(transforms):
@@ -187,7 +187,7 @@ class RandomChoice:
 
 
 def _span(name, value, n=2):
-    """Return a number x as (-x, x)."""
+    """Return (-x, x) for a number x."""
     if isinstance(value, (int, float)):
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be positive.")
@@ -198,10 +198,10 @@ def _span(name, value, n=2):
 
 
 class RandomAffine:
-    """Turns, moves, scales, and shears by random numbers; the size stays. Angles are in degrees.
+    """Rotates, moves, scales, and shears by random numbers; the size does not change. Angles are in degrees.
 
-    translate: the largest shifts, as shares of width and height. scale: the smallest and the largest factor. shear: a
-    number x for (-x, x), or the limits along x, or along x and y.
+    translate: the largest shifts, as fractions of width and height. scale: the smallest and the largest factor. shear:
+    a number x for (-x, x), or the limits along x, or along x and y.
     """
 
     def __init__(self, degrees, translate=None, scale=None, shear=None, interpolation="nearest", fill=0, center=None):
@@ -240,7 +240,7 @@ class RandomAffine:
 
 
 class RandomPerspective:
-    """Moves the corners inwards with probability p, each by at most a share distortion_scale of half of the edge."""
+    """With probability p, moves the corners inwards, each by at most the fraction distortion_scale of half an edge."""
 
     def __init__(self, distortion_scale=0.5, p=0.5, interpolation="bilinear", fill=0):
         self.distortion_scale, self.p, self.interpolation, self.fill = distortion_scale, p, interpolation, fill

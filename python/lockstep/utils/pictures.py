@@ -10,10 +10,10 @@ from .._core import Tensor, internal as _internal
 
 
 def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scale_each=False, pad_value=0.0):
-    """Return the pictures [N, C, H, W], or a list of [C, H, W], as one of `nrow` columns; one channel becomes three.
+    """Return pictures [N, C, H, W], or a list of [C, H, W], as one with `nrow` columns; one channel becomes three.
 
-    normalize: move the values, clamped to value_range (or their smallest and largest), to 0 to 1; scale_each: each
-    picture by its own.
+    normalize: scale the values, clamped to value_range (or to their minimum and maximum), to [0, 1]; scale_each: each
+    picture separately.
     """
     if not isinstance(tensor, Tensor):
         tensor = _core.stack(list(tensor), 0)

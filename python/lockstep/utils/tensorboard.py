@@ -17,7 +17,7 @@ def _tensor(values):
     return values if isinstance(values, Tensor) else _core.as_tensor(values)
 
 
-# A picture, with one axis for each letter, as [C, H, W].
+# Returns a picture as [C, H, W]. dataformats has one letter for each axis.
 def _as_chw(image, dataformats):
     image, axes = _tensor(image).detach().cpu(), dataformats.upper()
     if image.ndim != len(axes) or sorted(axes) not in (["C", "H", "W"], ["H", "W"]):
@@ -28,9 +28,9 @@ def _as_chw(image, dataformats):
 
 
 class SummaryWriter:
-    """Writes curves, histograms, pictures, texts, and graphs into a file in log_dir. Each event is there at once.
+    """Writes curves, histograms, pictures, texts, and graphs to a file in log_dir. Each event is in the file at once.
 
-    Without log_dir: runs/TIME_HOST. A step of None is 0. walltime: seconds since 1970 instead of the time of the event.
+    Without log_dir: runs/TIME_HOST. A step of None means 0. walltime: seconds since 1970, instead of the current time.
     """
 
     def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
@@ -79,7 +79,7 @@ class SummaryWriter:
         self._add("add_scalar", walltime, tag, float(scalar_value), global_step or 0)
 
     def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
-        """Add a point of each of several curves in one plot: a run of its own in a folder below log_dir for each."""
+        """Add a point to each of several curves in one plot. Each curve is a separate run in a folder below log_dir."""
         for tag, value in tag_scalar_dict.items():
             folder = os.path.join(self.log_dir, f"{main_tag}_{tag}".replace("/", "_").replace("\\", "_"))
             if folder not in self._writers:
@@ -87,17 +87,17 @@ class SummaryWriter:
             self._add("add_scalar", walltime, main_tag, float(value), global_step or 0, writer=self._writers[folder])
 
     def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
-        """Add how often values of each size are there."""
+        """Add a histogram of the values."""
         if bins != "tensorflow" or max_bins is not None:
             raise ValueError(f"add_histogram: bins={bins!r}, max_bins={max_bins}, expected 'tensorflow' and None")
         self._add("add_histogram", walltime, tag, _tensor(values), global_step or 0)
 
     def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
-        """Add a picture of bytes, or of numbers in 0 to 1; dataformats: its axes, such as "HWC" or "HW"."""
+        """Add a picture of bytes, or of values in [0, 1]; dataformats: its axes, such as "HWC" or "HW"."""
         self._add("add_image", walltime, tag, _as_chw(img_tensor, dataformats), global_step or 0)
 
     def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
-        """Add a batch of pictures as one, at most eight beside each other."""
+        """Add a batch of pictures as one picture, at most eight side by side."""
         images, axes = _tensor(img_tensor).detach().cpu(), dataformats.upper()
         if "N" not in axes or images.ndim != len(axes):
             raise ValueError(f"add_images: {list(images.shape)} with dataformats '{dataformats}', expected an axis for "
@@ -138,7 +138,7 @@ class SummaryWriter:
         self._writer.add_graph(model, input_to_model)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None):
-        """Add a row of the table of hyperparameters: a run of its own, run_name, below log_dir, with these metrics."""
+        """Add a row to the table of hyperparameters: a separate run, run_name, below log_dir, with these metrics."""
         if hparam_domain_discrete:
             raise ValueError("add_hparams: hparam_domain_discrete, expected None")
         folder = os.path.join(self.log_dir, run_name or str(time.time()))

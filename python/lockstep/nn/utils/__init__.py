@@ -14,7 +14,7 @@ def _parameters(parameters):
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
-    """Multiply all gradients so that their common norm is at most max_norm. Returns the norm before; waits for it."""
+    """Scale all gradients so that their total norm is at most max_norm. Returns the norm before, and waits for it."""
     parameters, max_norm, norm_type = _parameters(parameters), float(max_norm), float(norm_type)
     if not parameters:
         return _core.tensor(0.0)
@@ -52,7 +52,7 @@ def clip_grad_value_(parameters, clip_value):
 
 
 def _set(p, gradient):
-    """Change a gradient: in place, except a parameter's, whose `grad` is a copy."""
+    """Change a gradient in place, or, because `grad` of a parameter is a copy, assign it."""
     if isinstance(p, Parameter):
         p.grad = gradient
     else:
@@ -61,7 +61,7 @@ def _set(p, gradient):
 
 
 def zero_gradients(parameters, set_to_none, drop=lambda: None):
-    """Do what zero_grad() of modules and optimizers does. drop() is called behind the last look at the gradients."""
+    """Implement zero_grad() of modules and optimizers. drop() is called after the last look at the gradients."""
     parameters = list(parameters)
     zeroed = [] if set_to_none else [(p, None if isinstance(p, Parameter) else p.grad) for p in parameters
                                      if _has_gradient(p)]

@@ -1,9 +1,9 @@
 """Data sets and the loader, as torch.utils.data.
 
-The order of the examples follows from manual_seed() (or from `generator`) and the epoch, as in the C++ library: a
-loader of C++ with the same seed has the same batches. Workers are threads. A data set of the C++ library
-(lockstep.datasets, TensorDataset) makes its batches without the interpreter, unless a class derived from it defines
-__getitem__, __getitems__, or __len__. A loop sees the attributes of a data set as they are when it begins.
+The order of the examples depends on manual_seed() (or on `generator`) and the epoch, as in the C++ library: a C++
+loader with the same seed has the same batches. Workers are threads. A data set of the C++ library (lockstep.datasets,
+TensorDataset) makes its batches without the interpreter, unless a derived class defines __getitem__, __getitems__, or
+__len__. A loop uses the attributes of a data set as they are when it begins.
 """
 
 import bisect
@@ -22,7 +22,7 @@ from ._workers import Loop, Workers
 
 
 class Dataset:
-    """Numbered examples: define __getitem__(index) and __len__()."""
+    """Indexed examples: define __getitem__(index) and __len__()."""
 
     def __class_getitem__(cls, item):
         return cls
@@ -35,7 +35,7 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """Examples that come one after the other: define __iter__()."""
+    """Examples in sequence: define __iter__()."""
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__}: expected a method __iter__(self)")
@@ -60,7 +60,7 @@ class TensorDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The examples of several data sets, one set after the other."""
+    """The examples of several data sets, one set after another."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -90,7 +90,7 @@ class ConcatDataset(Dataset):
 
 
 class Subset(Dataset):
-    """The examples of `dataset` with these numbers."""
+    """The examples of `dataset` with these indices."""
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -110,7 +110,7 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1.
+    """Return disjoint random Subsets: `lengths` are numbers of examples, or fractions that add up to 1.
 
     Each split is another draw from the stream of manual_seed(), or from `generator`.
     """
@@ -120,9 +120,9 @@ def random_split(dataset, lengths, generator=None):
 
 
 def _core_of(dataset):
-    """Return a C++ data set with the examples of `dataset`, as its attributes are now; None if only Python makes them.
+    """Return a C++ data set with the current examples of `dataset`; None if only Python can make them.
 
-    All that reads a data set asks this function: DataLoader, and as_dataset() of C++ for Trainer and evaluate().
+    Every reader of a data set calls it: DataLoader, and as_dataset() of C++ for Trainer and evaluate().
     """
     if isinstance(dataset, _internal.CoreDataset):
         return dataset
@@ -131,7 +131,7 @@ def _core_of(dataset):
 
 
 def _is_unchanged(cls, make, *methods):
-    """Return whether the library's `make` tells what these methods do: no class derived from its own defines them."""
+    """Return whether `make` still describes these methods: no class derived from its own overrides them."""
     known = next((vars(c) for c in cls.__mro__ if vars(c).keys() & {make, *methods}), ())
     return make in known
 
@@ -143,7 +143,7 @@ def _numbers(indices, n):
 
 
 def _key_of(index):
-    """Return the number under which a random transform draws for an example, whose name may be of any type."""
+    """Return the number by which a random transform draws for an example, whose index may be of any type."""
     if hasattr(index, "__index__"):
         return operator.index(index) & 0x7FFFFFFFFFFFFFFF
     return int.from_bytes(hashlib.sha256(repr(index).encode()).digest()[:7], "little")
@@ -154,7 +154,7 @@ def _seed_of(generator):
 
 
 class Sampler:
-    """Chooses the order of the examples: define __iter__(), which yields numbers of examples."""
+    """Chooses the order of the examples: define __iter__(), which yields indices of examples."""
 
     def __class_getitem__(cls, item):
         return cls
@@ -164,7 +164,7 @@ class Sampler:
 
 
 class _EpochSampler(Sampler):
-    """A sampler with another order in each epoch; each loop has the next one."""
+    """A sampler with a different order in each epoch; each loop starts the next epoch."""
 
     def __init__(self, generator):
         self.generator = generator
@@ -206,7 +206,7 @@ def _check_draws(num_samples, replacement, least=1):
 
 
 class RandomSampler(_EpochSampler):
-    """Another permutation in each epoch, or `num_samples` numbers of as many permutations as that takes.
+    """A new permutation in each epoch, or `num_samples` indices from as many permutations as needed.
 
     With `replacement`, `num_samples` independent draws.
     """
@@ -228,14 +228,14 @@ class RandomSampler(_EpochSampler):
         seed, n = _seed_of(self.generator), len(self.data_source)
         if self.replacement:
             return _internal.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
-        # More draws than examples: several permutations, one after the other.
+        # If there are more draws than examples, appends several permutations.
         order, number = _internal.random_order(n, seed, epoch), 0
         while len(order) < self.num_samples:
             number += 1
             order += _internal.random_order(n, seed, epoch + (number << 32))
         return order[: self.num_samples]
 
-    # More draws than anyone lists: `num_samples=int(1e10)` is a loop without an end. They begin as fewer do.
+    # More draws than fit in a list: `num_samples=int(1e10)` makes an endless loop, which begins as a short one does.
     @property
     def _is_long(self):
         return self.replacement and self.num_samples > 1 << 22
@@ -257,7 +257,7 @@ class RandomSampler(_EpochSampler):
 
 
 class SubsetRandomSampler(_EpochSampler):
-    """Another permutation of these numbers in each epoch."""
+    """A new permutation of these indices in each epoch."""
 
     def __init__(self, indices, generator=None):
         super().__init__(generator)
@@ -271,7 +271,7 @@ class SubsetRandomSampler(_EpochSampler):
 
 
 class WeightedRandomSampler(_EpochSampler):
-    """`num_samples` draws in each epoch, of example i with the share weights[i]."""
+    """`num_samples` draws in each epoch, of example i with a probability proportional to weights[i]."""
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         super().__init__(generator)
@@ -300,7 +300,7 @@ def _in_batches(items, batch_size, drop_last):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` numbers of `sampler`."""
+    """Lists of `batch_size` indices of `sampler`."""
 
     def __init__(self, sampler, batch_size, drop_last):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
@@ -320,12 +320,12 @@ class BatchSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """This rank's part of the data: numbers rank, rank + num_replicas, ... of an order that all ranks share.
+    """This rank's part of the data: entries rank, rank + num_replicas, ... of an order that all ranks share.
 
     As in PyTorch, the first examples are repeated until all ranks have equally many (or the last ones are left out,
-    with `drop_last`), and the order changes with set_epoch() alone. A DataLoader of this sampler takes consecutive rows
-    of the batches of the whole job instead: rank 0 the first `batch_size` of them, rank 1 the next, and so on. The
-    examples of a step are the same, and so are the bits of a single process with the whole batch.
+    with `drop_last`), and only set_epoch() changes the order. A DataLoader with this sampler takes consecutive rows of
+    the batches of the whole job instead: rank 0 the first `batch_size` rows, rank 1 the next, and so on. The examples
+    of a step are the same, and the bits are those of a single process with the whole batch.
     """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
@@ -361,7 +361,7 @@ class DistributedSampler(Sampler):
         self.epoch = epoch
 
     def _whole_order(self):
-        """Return the order of all ranks, with as many examples for each."""
+        """Return the order of all ranks, padded or cut so that all ranks have equally many."""
         n = len(self.dataset)
         order = _internal.random_order(n, self.seed, self.epoch) if self.shuffle else list(range(n))
         while 0 < len(order) < self.total_size:
@@ -369,7 +369,7 @@ class DistributedSampler(Sampler):
         return order[: self.total_size]
 
     def _batches(self, batch_size):
-        """Return this rank's numbers, consecutive ones of each batch of all ranks."""
+        """Return this rank's indices: consecutive ones of each batch of all ranks."""
         order, mine, whole = self._whole_order(), [], batch_size * self.num_replicas
         for first in range(0, len(order), whole):
             batch = order[first : first + whole]
@@ -401,7 +401,7 @@ def _from_array(value):
 
 
 def _made_like(data, values):
-    """Return a mapping of these values, or a sequence, of the class of data, if it can be made so, as PyTorch does."""
+    """Return these values in a mapping or sequence of data's class, if that is possible, as PyTorch does."""
     try:
         return type(data)(values)
     except TypeError:  # such as defaultdict, or range
@@ -454,16 +454,16 @@ def default_collate(batch):
 
 
 class _Examples:
-    """The examples of a data set of Python for the C++ library, whose threads make them."""
+    """The examples of a Python data set for the C++ library, whose threads call it."""
 
     def __init__(self, data):
         self._data, self._in_lists = data, hasattr(data, "__getitems__")
         self._watch = _draws.Watch(data, "data set")
 
     def __call__(self, index, every=False):
-        """Return the tensors of an example. every: one of a pass over all examples."""
+        """Return the tensors of an example. every: whether a pass over all examples needs it."""
         with _draws.watch(self._data, "data set") if every else self._watch():
-            # One at a time, so that an example depends on no other one.
+            # Gets one example at a time, so that it does not depend on others.
             item = self._data.__getitems__([index])[0] if self._in_lists else self._data.__getitem__(index)
         return _parts_of_item(item)
 
@@ -484,7 +484,7 @@ def _parts_of_item(item):
 
 
 class _Structure:
-    """The tensors of a batch, and how to put others in their places."""
+    """The structure of a batch's tensors, which can be rebuilt with other tensors."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -534,8 +534,8 @@ def get_worker_info():
 class DataLoader:
     """Batches of a data set, made ahead of use by `num_workers` threads.
 
-    collate_fn gets the list of a batch's items. Each loop has another order if `shuffle` is set; it follows from
-    manual_seed(), or from `generator`, and the number of the loop.
+    collate_fn gets the list of a batch's items. With `shuffle`, each loop has a different order, which depends on
+    manual_seed(), or on `generator`, and the number of the loop.
 
     >>> for x, y in loader: ...                      # in host memory
     >>> for x, y in loader.on(net): ...              # where the model is, on all of its devices
@@ -618,7 +618,7 @@ class DataLoader:
             return n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size
         return len(self.batch_sampler if self._auto else self.sampler)
 
-    # Without workers, nothing calls it.
+    # Without workers, worker_init_fn is not called.
     @property
     def _inits_workers(self):
         return self.worker_init_fn is not None and self.num_workers > 0
@@ -636,10 +636,10 @@ class DataLoader:
         return self._loop(None)
 
     def on(self, model, shards=0, weights=()):
-        """Return the batches of a loop where the model is: each tensor cut into `shards` shards, the devices' shares of
-        them equal or by `weights`. Without a number, those of default_shards(batch_size) on CPUs, so that the bits are
-        the same on any number of devices, and one for each device on GPUs. For a DistributedDataParallel: this rank's
-        rows of each batch of the whole job, of any number; all ranks have the same loader, without a
+        """Return the batches of a loop where the model is: each tensor is cut into `shards` shards, which devices share
+        equally or by `weights`. Without a number, there are default_shards(batch_size) shards on CPUs, so that the bits
+        are the same on any number of devices, and one for each device on GPUs. For a DistributedDataParallel: this
+        rank's rows of each batch of the whole job, of any size; all ranks need the same loader, without a
         DistributedSampler. Each loop over the result is a loop of the loader.
         """
         if isinstance(self.sampler, DistributedSampler):
@@ -654,7 +654,7 @@ class DataLoader:
             raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
         return _BatchesOn(self, splitter)
 
-    # The order of this loop, as numbers of examples.
+    # The order of this loop, as indices of examples.
     def _order(self):
         if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
             return self.sampler._batches(self.batch_size)
@@ -668,7 +668,7 @@ class DataLoader:
         return (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
 
     def _examples(self, use):
-        """Return the data set of a loop's examples, for `use`, which makes batches of its own."""
+        """Return the data set for the examples of a loop; `use`, the caller, makes batches of its own."""
         found = ("an IterableDataset" if self._iterable else "batch_size=None" if not self._auto else
                  "a collate_fn" if self.collate_fn is not default_collate else
                  "a worker_init_fn" if self._inits_workers else
@@ -692,13 +692,13 @@ class DataLoader:
 
     def _loop(self, splitter):
         epoch, self._epoch = self._epoch, self._epoch + 1
-        # A sampler of the program may have no end, or decide as the loop goes on.
+        # A sampler of the program may be endless, or decide during the loop.
         lazy = self._own_batches and splitter is None and not _knows_its_order(self.sampler)
         plain = self._own_batches and not lazy and self.collate_fn is default_collate and not self._inits_workers
         core = _core_of(self.dataset) if plain else None
         if core is not None:
-            # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
-            # loop itself.
+            # No Python code runs in these threads, so one thread works ahead even where PyTorch would make batches in
+            # the loop itself.
             workers = max(self.num_workers, 1)
             order = _numbers(self._order(), len(core))
             loop = _internal.BatchLoop(core, order, self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
@@ -745,7 +745,7 @@ class DataLoader:
             return iter(self.dataset)
         return _in_batches(self.dataset, self.batch_size, self.drop_last)
 
-    # This rank's rows of each batch, cut over its devices. A rank without rows makes one example for the shapes.
+    # Cuts this rank's rows of each batch over its devices. A rank without rows makes one example to learn the shapes.
     def _cut(self, splitter, batches, fetch):
         def fetch_rows(job):
             number, indices = job
@@ -787,7 +787,7 @@ class _CoreLoop:
 
 
 def _knows_its_order(sampler):
-    """Return whether a loop may list the sampler first: one of this file, or a sequence, an array, or a tensor."""
+    """Return whether a loop may list the sampler in advance: one of this file, or a sequence, an array, or a tensor."""
     if getattr(sampler, "_is_long", False):
         return False
     own = getattr(getattr(type(sampler), "__iter__", None), "__module__", None) == __name__
@@ -804,7 +804,7 @@ def _compare_orders(splitter, order, batch_size, drop_last):
 
 
 def _ahead(loader, jobs, make, max_ahead=None):
-    """Yield make(job) for each job, made by the loader's workers, in the order of the jobs."""
+    """Yield make(job) for each job in order, made ahead by the loader's workers."""
     if loader.num_workers == 0:
         for job in jobs:
             yield make(job)
@@ -816,7 +816,7 @@ def _ahead(loader, jobs, make, max_ahead=None):
             loader._pool = pool
     ahead = loader.num_workers * (loader.prefetch_factor or 2)
     waiting = collections.deque()
-    # An IterableDataset is read by the worker, too.
+    # The worker also reads an IterableDataset.
     source = iter(jobs)
     end = object()
     lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""Random numbers of NumPy and of the module random that worker threads draw: no key of an example decides them.
+"""Finds draws from NumPy's and random's generators in worker threads: they do not depend on the example's key.
 
-PyTorch's workers are processes, each with a copy of these generators. Threads share them, so the numbers of an example
-depend on which thread is first.
+PyTorch's workers are processes with copies of these generators. Threads share them, so the draws for an example depend
+on which thread is first.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def _generator_of(function, first=None):
     return first if _is_generator(first) and name and getattr(type(first), name, None) is function else None
 
 
-_TOOL = 4  # of sys.monitoring, which has names for 0, 1, 2, and 5. Where somebody else has it, nothing is seen.
+_TOOL = 4  # an id of sys.monitoring without a name, as 0, 1, 2, and 5 have. If it is taken, nothing is seen.
 _seeing = {}  # by thread
 _lock = threading.Lock()
 
@@ -75,7 +75,7 @@ def _profiled(see):
         sys.setprofile(before)
 
 
-# From Python 3.12 on, profilers no longer see NumPy's functions: those that Cython 3 compiles are no builtins.
+# From Python 3.12 on, profilers no longer see NumPy's functions, because Cython 3 does not compile them to builtins.
 _calls = _monitored if sys.version_info >= (3, 12) else _profiled
 
 
@@ -86,9 +86,9 @@ def _is_global(generator):
 
 @contextlib.contextmanager
 def watch(data, what, warned=None):
-    """Warn if this thread draws from a generator that others have, too. One that was made in here is its own.
+    """Warn if this thread draws from a generator that others share. A generator that was made inside does not count.
 
-    warned: a list that gets an entry then.
+    warned: a list that gets an entry with a warning.
     """
     found = {}
 
@@ -101,7 +101,7 @@ def watch(data, what, warned=None):
     with _calls(see):
         yield
     for _, entry in found.items():
-        # The entry and the argument refer to it; a further reference is of somebody outside.
+        # The entry and the argument refer to it; any further reference is from outside.
         if _is_global(entry[0]) or sys.getrefcount(entry[0]) > 2:
             if warned is not None:
                 warned.append(entry[1])
@@ -116,7 +116,7 @@ def _warn(data, what, call):
 
 
 class Watch:
-    """watch() for some of many examples: the first ones, and then each 16th, because it takes time. Warns once."""
+    """watch() for a sample of many examples: the first ones, and then each 16th, because it takes time. Warns once."""
 
     def __init__(self, data, what):
         self._data, self._what, self._count, self._warned = data, what, 0, []
@@ -130,7 +130,7 @@ class Watch:
 
 @contextlib.contextmanager
 def kept(what):
-    """Put the program's own streams back at the end, and warn if they have changed."""
+    """Restore the program's own streams at the end, and warn if they have changed."""
     numpy = sys.modules.get("numpy.random")
     state, of_numpy = random.getstate(), numpy and numpy.get_state()
     try:

@@ -1,4 +1,4 @@
-"""The threads that make batches. Neither the end of a loop nor that of the program waits for a slow example."""
+"""The threads that make batches. Neither the end of a loop nor of the program waits for a slow example."""
 
 import queue
 import threading
@@ -6,15 +6,15 @@ import time
 import weakref
 from concurrent.futures import Future
 
-_WAIT = 1.0  # seconds in which the examples in work may end
+_WAIT = 1.0  # seconds to wait for examples that are in progress
 
 
 class LoopEnded(Exception):
-    """In a worker: nobody takes the batch that it makes."""
+    """Raised in a worker: nobody will take the batch that it makes."""
 
 
 class Workers:
-    """Threads that call functions: a pool as concurrent.futures has it, of daemon threads."""
+    """A pool of daemon threads that call functions, like that of concurrent.futures."""
 
     def __init__(self, count, name, initializer):
         jobs = queue.SimpleQueue()
@@ -31,7 +31,7 @@ class Workers:
         return future
 
     def shutdown(self):
-        """End the threads, and wait for them a moment."""
+        """End the threads, and wait for them for a moment."""
         self._end()
         until = time.monotonic() + _WAIT
         for thread in self._threads:
@@ -78,7 +78,7 @@ class Loop:
 
     @classmethod
     def while_wanted(cls, items):
-        """Yield the items as long as somebody takes the batch."""
+        """Yield the items until nobody takes the batch any more."""
         loop = getattr(cls._current, "loop", None)
         for item in items:
             if loop is not None and loop._ended:

@@ -1,3 +1,3 @@
-"""DistributedSampler, where PyTorch has it, too."""
+"""DistributedSampler, under PyTorch's second name for it."""
 
 from . import DistributedSampler  # noqa: F401
