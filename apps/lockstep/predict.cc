@@ -88,7 +88,12 @@ std::string json_line(const DataSchema& schema, const std::string& example, std:
     const auto name_of = [&](std::size_t c) { return utf8_text(class_name(schema, c)); };
     line["class"] = name_of(best);
     line["probability"] = values[best];
-    for (std::size_t c = 0; c < values.size(); ++c) line["probabilities"][name_of(c)] = values[c];
+    for (std::size_t c = 0; c < values.size(); ++c) {
+      std::string name = name_of(c);
+      if (line["probabilities"].contains(name))
+        name += fmt::format(" ({})", c);  // they differ in bytes that are no UTF-8
+      line["probabilities"][name] = values[c];
+    }
   } else if (values.size() == 1) {
     line["value"] = rounded_value(schema, values[0], 0);
   } else {

@@ -197,12 +197,12 @@ class Sweep {
     if (!fs::exists(file, unknown)) return false;
     try {
       run.result = parse_json<nlohmann::json>(read_file(file, kLargestResult));
-      check(run.result.contains("smaller_is_better"),
-            "an older lockstep wrote it, without smaller_is_better: remove it to train the run again");
     } catch (const std::exception& error) {
       fail("{}: {}", file.string(), error.what());
     }
-    return true;
+    // An older lockstep wrote it: the run goes on from its checkpoints, and is summed up again.
+    if (!run.result.contains("smaller_is_better")) run.result = {};
+    return !run.result.is_null();
   }
 
   static bool is_shards(const std::string& word) { return word.substr(0, word.find('=')) == "--shards"; }
@@ -412,9 +412,7 @@ Command add_sweep(CLI::App& parent) {
       ->capture_default_str()
       ->type_name("DIR")
       ->group("Output");
-  app->add_option("--best", o->best,
-                  "The metric that ranks the runs; an accuracy is best if it is large, others if they are small "
-                  "[perplexity, mean_absolute_error, or accuracy]")
+  app->add_option("--best", o->best, "The metric that ranks the runs [perplexity, mean_absolute_error, or accuracy]")
       ->type_name("NAME");
   app->add_option("--at-once", o->at_once, "Runs at the same time, each on its part of the cores, or of the GPUs")
       ->check(CLI::Range(1, 1024))

@@ -1,4 +1,4 @@
-// Tells the user how a training goes: lines on standard output, a progress bar, and what could not be written. In a job
+// Tells the user how training goes: lines on standard output, a progress bar, and what could not be written. In a job
 // of several ranks, only rank 0 does this.
 #pragma once
 

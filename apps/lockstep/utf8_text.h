@@ -6,7 +6,7 @@
 namespace lockstep::app {
 
 // Returns the text itself if it is UTF-8. Otherwise reads each byte as a character of Latin-1, so that different names
-// stay different.
+// that are not UTF-8 stay different.
 std::string utf8_text(const std::string& bytes);
 
 }  // namespace lockstep::app

@@ -12,8 +12,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// `steps` numbers from start to end, both of which are among them: [steps]. Computed in f64 and rounded once, toward 0
-// for i64 and u8.
+// `steps` numbers from start to end, with both; a single one is start: [steps]. Computed in f64, then rounded: toward 0
+// for i64 and u8, through f32 for bf16 and f16.
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
 
 // ij: axis i of each grid belongs to vector i. xy: the first two axes are swapped, as for images.

@@ -62,7 +62,7 @@ class ShardTree {
   std::vector<Subtree> subtrees_;
   Passes of_subtrees_;
   std::uint64_t round_ = 0;
-  // Sums by shard of passes without `sync`, and the latest of those passes.
+  // For passes without `sync`: their sums by shard, the passes, and the number of the latest one.
   std::map<std::size_t, Array> unsynchronized_;
   Passes of_unsynchronized_;
   std::uint64_t unsynchronized_round_ = 0;

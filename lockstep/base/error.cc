@@ -4,9 +4,8 @@
 
 namespace lockstep {
 
-// Escapes control characters, because messages quote the contents of files, and programs print messages.
-void throw_error(fmt::string_view message, fmt::format_args args) {
-  throw Error(printable_text(fmt::vformat(message, args)));
-}
+Error::Error(const std::string& message) : std::runtime_error(printable_text(message)) {}
+
+void throw_error(fmt::string_view message, fmt::format_args args) { throw Error(fmt::vformat(message, args)); }
 
 }  // namespace lockstep

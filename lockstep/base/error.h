@@ -16,7 +16,8 @@ namespace LOCKSTEP_API lockstep {
 
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // Escapes control characters, because messages quote the contents of files, and programs print messages.
+  explicit Error(const std::string& message);
   // The exception that this error reports, if it wraps another one; otherwise null.
   virtual std::exception_ptr cause() const { return nullptr; }
 };

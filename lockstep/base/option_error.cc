@@ -3,8 +3,6 @@
 #include <cctype>
 #include <string_view>
 
-#include "lockstep/base/printable.h"
-
 namespace lockstep {
 namespace {
 
@@ -14,10 +12,6 @@ bool is_part(char c) {
 }
 
 }  // namespace
-
-void throw_option_error(std::vector<std::string> fields, fmt::string_view message, fmt::format_args args) {
-  throw OptionError(printable_text(fmt::vformat(message, args)), std::move(fields));
-}
 
 std::string OptionError::with_names(const std::function<std::string(const std::string& field)>& name_of) const {
   std::string text = what();

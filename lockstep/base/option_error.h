@@ -29,12 +29,10 @@ class OptionError : public Error {
   std::vector<std::string> fields_;
 };
 
-[[noreturn]] void throw_option_error(std::vector<std::string> fields, fmt::string_view message, fmt::format_args args);
-
 // Like fail() and check(), but they throw OptionError.
 template <typename... Args>
 [[noreturn]] void fail_option(std::vector<std::string> fields, fmt::format_string<Args...> message, Args&&... args) {
-  throw_option_error(std::move(fields), message, fmt::make_format_args(args...));
+  throw OptionError(fmt::format(message, std::forward<Args>(args)...), std::move(fields));
 }
 template <typename... Args>
 void check_option(bool ok, const char* field, fmt::format_string<Args...> message, Args&&... args) {

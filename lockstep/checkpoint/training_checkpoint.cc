@@ -43,11 +43,13 @@ constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"random_seed", 4}};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
-  const std::pair<const char*, double> numbers[] = {
+  std::vector<std::pair<const char*, double>> numbers{
       {"loss_sum", p.loss_sum},
       {"seconds", p.seconds},
+      {"data_seconds", p.data_seconds},
       {"learning_rate", p.learning_rate.value_or(0)},
       {"loss_scaler.scale", p.loss_scaler.value_or(LossScalerState{}).scale}};
+  for (const EpochReport& e : p.epochs) numbers.emplace_back("seconds of an epoch", e.seconds);
   for (const auto& [name, value] : numbers) {
     check(std::isfinite(value), "checkpoint: {} is {}, expected a finite number: no checkpoint could hold it", name,
           value);

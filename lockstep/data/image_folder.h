@@ -67,7 +67,7 @@ class ImageFolder : public Dataset {
   };
   // Smallest and largest extents over all pictures.
   const Sizes& sizes() const { return sizes_; }
-  // "300 pictures in 3 classes (cat 100, dog 100, owl 100), 24 x 24 to 48 x 40 pixels, color", with names escaped.
+  // "300 pictures in 3 classes (cat 100, dog 100, owl 100), 24 to 48 x 24 to 40 pixels, color", with names escaped.
   std::string str() const;
 
  private:

@@ -220,7 +220,7 @@ class DependencyGraph {
   static FailureEntry make_entry(FailurePtr failure, std::shared_ptr<FailureGroup> group = {});
   void log(FailureEntry entry) noexcept { failures_.insert(std::move(entry)); }
   void count_failure() noexcept { ++counters_.failed; }
-  // Returns whether the failure is in the log and its group has not been reported.
+  // Returns whether the failure is in the log and no wait has reported it, alone or together with others.
   bool unreported(const Failure& failure) const;
   // Returns the first unreported failure; null if there is none.
   FailurePtr first_unreported() const;

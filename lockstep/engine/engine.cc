@@ -171,8 +171,8 @@ struct Engine::Impl {
     }
     return guard;
   }
-  // Fails the data that streams have lost, so that the graph knows whether groups that start from it are reported. Call
-  // with the lock; for the second overload, hold no other lock.
+  // `data`: roots of failure groups. Fails those that streams have lost, because they tell the graph whether their
+  // groups are reported. Call with the lock; for the second overload, hold no other lock.
   void learn_losses(std::span<const Resource> data, const LaunchedTasks::LossOf& loss_of);
   void learn_losses(std::span<const Resource> data, Lock& guard);
   // Throws a failure and notes that it was thrown. Call with the lock.
@@ -193,7 +193,7 @@ struct Engine::Impl {
   std::mutex serial_mutex;  // makes the serial engine run one task at a time; taken before `mutex`
 
   // On its own cache line, so waiting threads do not disturb the thread that works on the data it protects (everything
-  // below).
+  // below but `launched`).
   alignas(64) mutable AdaptiveLock mutex;
   alignas(64) DependencyGraph graph;
   std::vector<std::unique_ptr<Lane>> lanes;

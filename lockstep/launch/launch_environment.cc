@@ -24,8 +24,8 @@ constexpr Dialect kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZ
 constexpr Dialect kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Dialect kPmi{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-// The variables of a Slurm step. SLURM_NTASKS is not among them, because it is also set in a batch script and in the
-// shell of an allocation, where there are no ranks.
+// The variables of a Slurm step. SLURM_NTASKS is also set in a batch script and in the shell of an allocation, where
+// there are no ranks, so kOldSlurm serves only in a step that has no SLURM_STEP_NUM_TASKS.
 constexpr Dialect kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
 constexpr Dialect kOldSlurm{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
 

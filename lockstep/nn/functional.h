@@ -25,7 +25,7 @@ class Functional : public Module {
   std::function<Tensor(const Tensor&)> f_;
 };
 
-// What Functional takes: a function of one tensor that is no module.
+// What Functional takes: a function of one tensor that is not a module.
 template <typename F>
 concept TensorFunction =
     !std::derived_from<std::remove_cvref_t<F>, Module> && !std::convertible_to<F, std::shared_ptr<Module>> &&

@@ -25,7 +25,7 @@ class ModuleOf : public Module {
   }
 
  private:
-  // Found before Module::forward(), so that clang does not warn of a Net's forward() with other arguments.
+  // A lookup finds these before Module's, so that clang does not warn of a Net's forward() with other arguments.
   using Module::forward;
   void forward() = delete;
 };

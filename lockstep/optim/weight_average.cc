@@ -154,13 +154,14 @@ std::vector<const Tensor*> WeightAverage::match(const StateDict& state) const {
 void WeightAverage::check_state_dict(const StateDict& state) const { match(state); }
 
 void WeightAverage::load_state_dict(const StateDict& state) {
-  for (const Entry& e : entries_) e.parameter.place();
   const std::vector<const Tensor*> values = match(state);
   if (values.empty()) {
     for (Entry& e : entries_) e.averages.clear();
     return;
   }
   for (const Entry& e : entries_) {
+    e.parameter.place();
+    check(!e.parameter.devices().empty(), "weight average: the model of {} has ended", e.name);
     check(e.parameter.shape_known(), "weight average: the shape of {} is not known yet; run the model once", e.name);
   }
   // All or none, because an allocation may fail.

@@ -38,7 +38,7 @@ RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
   const bool named =
       options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
   if (named) return options;
-  if (list.empty() || list == "cuda") options.devices = "auto";
+  if (list.empty()) options.devices = "auto";
   if (list.find(':') != std::string::npos) options.devices = list;
   return options;
 }
@@ -105,7 +105,7 @@ std::shared_ptr<Communicator> job_of(const std::vector<Device>& devices, std::st
 
 namespace {
 
-// Only this rank knows a failure of its own that nothing has read. Of a lost rank, other ranks report.
+// Only this rank knows of its own failure that nothing has read. If a rank is lost, other ranks report it.
 void report_dropped(const TaskError& error) noexcept {
   try {
     if (error.cause()) std::rethrow_exception(error.cause());

@@ -17,8 +17,8 @@ struct OpenedEnvelope {
   std::string key_id;
 };
 
-// Throws an Error that begins with `origin` for text that is no envelope with one signature. With a public key in PEM,
-// throws unless that key has signed the payload.
+// Throws an Error that begins with `origin` if the text is not an envelope with one signature. With a public key in
+// PEM, throws unless that key has signed the payload.
 OpenedEnvelope open_envelope(std::string_view text, std::string_view origin, std::string_view public_key);
 
 }  // namespace lockstep

@@ -73,13 +73,15 @@ std::map<std::string, std::string> StateDigest::by_name() const {
   return all;
 }
 
+bool names_weight(std::string_view name) { return name.find('/') == name.npos && name != "loss_scaler"; }
+
 std::string first_difference(const StateDigest& state, const std::vector<Digest>& leaves) {
   if (leaves.size() != state.leaves.size()) return "";
   const auto [mine, other] = std::ranges::mismatch(state.leaves, leaves);
   if (mine == state.leaves.end()) return "";
   // The optimizer's state follows from the weights, so a weight that differs is named first.
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (state.leaves[i] != leaves[i] && state.names[i].find('/') == std::string::npos) return state.names[i];
+    if (state.leaves[i] != leaves[i] && names_weight(state.names[i])) return state.names[i];
   }
   return state.names[static_cast<std::size_t>(mine - state.leaves.begin())];
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,8 @@ StateDigest state_digest(const TrainingStateParts& parts);
 // The same for a checkpoint, without a model.
 StateDigest state_digest(const CheckpointContents& checkpoint);
 
+// Whether a name of a state's part is that of a weight or a buffer.
+bool names_weight(std::string_view name);
 // Returns the first weight, or else the first name, whose leaf differs. Empty if there is none, or not as many leaves.
 std::string first_difference(const StateDigest& state, const std::vector<Digest>& leaves);
 

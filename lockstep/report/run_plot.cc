@@ -20,15 +20,16 @@ std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, const 
   for (auto& [name, curve] : curves) {
     curve.name = name;
     std::ranges::replace(curve.name, '_', ' ');
-    if (name.ends_with("_accuracy")) {
+    const auto metric = std::ranges::find(metrics, name, &Metric::name);
+    const bool known = metric != metrics.end(), smallest = known && metric->smaller_is_better;
+    if (name.ends_with("_accuracy") && !smallest) {
       Curve more = accuracy;
       more.name = curve.name;
       more.points = curve.points;
       panels[0].curves.push_back(std::move(more));
     } else {
-      const auto metric = std::ranges::find(metrics, name, &Metric::name);
-      const bool smallest = metric != metrics.end() && metric->smaller_is_better;
-      curve.best = smallest ? CurveBest::smallest : CurveBest::largest;
+      // A resumed run may have had other metrics before.
+      curve.best = !known ? CurveBest::none : smallest ? CurveBest::smallest : CurveBest::largest;
       curve.decimals = 3;
       others.push_back({{curve}});
     }
@@ -40,7 +41,7 @@ std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, const 
 
 void RunPlot::start(const TrainingStart& start) {
   epochs_ = start.position.epochs;
-  metrics_ = *start.metrics;
+  if (start.metrics) metrics_ = *start.metrics;
 }
 
 void RunPlot::epoch(const EpochReport& report) {

@@ -137,7 +137,7 @@ void StepGraph::repeat() {
   Task task{.name = "recorded step", .lane = tasks_.tasks().front()->lane};
   for (const Resource& r : reads_) task.reads.push_back(r);
   for (const Resource& r : writes_) task.writes.push_back(r);
-  // Only data that a repetition both reads and writes outlives it; all other data is written before it is read.
+  // If it is skipped, what it both reads and writes, such as weights, stays good; it writes all else before reading it.
   task.updates = true;
   task.writes.push_back(plain_->used);
   if (timed) task.writes.push_back(timed->used);

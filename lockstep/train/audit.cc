@@ -121,7 +121,7 @@ std::string differing_part(const StateDigest& state, std::int64_t step, const Di
   if (name.empty()) {
     return fmt::format("the state (without {} it is unknown which parameter)", leaf_file("receipt", "state").string());
   }
-  return (name.find('/') == std::string::npos ? "parameter " : "") + name;
+  return (names_weight(name) ? "parameter " : "") + name;
 }
 
 // Records where a training stands after each call of train_until(); in rank 0, also its state.

@@ -43,9 +43,14 @@ class TrainingState {
     load_state_dict(module_, weights_);
     optimizer_.load_state_dict(moments_);
     random_->set_position(position_);
-    // A module's mode is that of its children, too, which come later: a frozen batch norm may be in evaluation mode.
-    for (const auto& [module, training] : modes_) {
-      if (module->training() != training) training ? module->train() : module->eval();
+    // train() and eval() of a module switch its children, too, one of which may have a mode of its own, or two parents.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const auto& [module, training] : modes_) {
+        if (module->training() == training) continue;
+        module->train(training);
+        changed = true;
+      }
     }
   }
 

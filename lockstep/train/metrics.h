@@ -33,7 +33,7 @@ struct Metric {
   std::function<double(double mean)> result{};
   // True: the values are one table for each sample, [n, rows, columns], and the result is the sum of the tables.
   bool table = false;
-  // Used by WatchOptions: whether a smaller value is better, as for a perplexity.
+  // Whether a smaller value is better, as for a perplexity. WatchOptions, plots, and the log use it.
   bool smaller_is_better = false;
 };
 

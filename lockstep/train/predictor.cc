@@ -475,7 +475,7 @@ Tensor PredictorState::Call::result(const Tensor& y) const {
   if (impl_->device.is_host()) {
     if (y.device().is_host() || y.device().kind() != DeviceKind::cpu || y->array().layout() != Layout::plain)
       return y.to_host();
-    // This thread waits anyway, and copies sooner than the lane that copies would wake up.
+    // This thread waits anyway, and can copy before the lane for copies would wake up.
     y.wait();
     const Tensor result = Tensor::host(y.shape(), y.dtype());
     if (y.numel() > 0) std::memcpy(result->view().data, y->view().data, y->view().bytes());

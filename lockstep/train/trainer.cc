@@ -754,7 +754,7 @@ TrainingResult Trainer::run() {
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
     report.data_seconds = position_.data_seconds;
-    // NaN if the loss of each step was not finite.
+    // NaN if each step of the epoch threw NonFiniteLoss, and the program called train() again each time.
     const auto mean = [&](double sum) {
       return position_.samples == 0 ? std::numeric_limits<double>::quiet_NaN()
                                     : sum / static_cast<double>(position_.samples);

@@ -55,7 +55,8 @@ void TrainingBoard::show_model() {
       const Tensor picture = data_.get(i).at(0);
       const bool alike = std::equal(picture.shape().begin(), picture.shape().end(), first_.shape().begin() + 1,
                                     first_.shape().end()) &&
-                         is_floating(picture.dtype()) == is_floating(first_.dtype());
+                         is_floating(picture.dtype()) == is_floating(first_.dtype()) &&
+                         (some.empty() || picture.dtype() == some[0].dtype());
       if (alike) some.push_back(picture);
     }
     if (!some.empty()) board_->add_image("examples", picture_grid(stack(some)));

@@ -178,8 +178,12 @@ def _leave():
         if error is not None:
             job.abort(f"{type(error).__name__}: {error}")
         job.close()
-    except _core.Error:
-        pass  # the other ranks report their own
+    except _core.RankLost:
+        pass  # other ranks report it
+    except _core.Error as failure:
+        # Only this rank knows of its own failure that nothing has read.
+        if error is None and not isinstance(failure.__cause__, _core.RankLost):
+            print(f"lockstep: failure at the end of the job: {failure}", file=sys.stderr)
 
 
 def _of(group=None):

@@ -63,7 +63,7 @@ TEST_F(Sweep, TheRunsSayWhichValueIsTheBest) {
       if (!run.is_directory()) continue;
       nlohmann::json result = nlohmann::json::parse(std::ifstream(run.path() / "result.json"));
       EXPECT_TRUE(result.at("smaller_is_better").is_array());
-      result["metrics"]["accuracy"] = result.dump().find("0.01") != std::string::npos ? 0.25 : 0.75;
+      result["metrics"]["accuracy"] = result.at("options").dump().find("0.01") != std::string::npos ? 0.25 : 0.75;
       result["smaller_is_better"] = smaller ? nlohmann::json({"accuracy"}) : nlohmann::json::array();
       std::ofstream(run.path() / "result.json") << result;
     }

@@ -20,8 +20,8 @@ TEST(OptimizerThreads, OneThreadAtATime) {
   sgd.map_gradients([&](const Tensor& g, const Parameter&) {
     std::thread([&] {
       EXPECT_ERROR(sgd.step(), "step: the optimizer: another thread is using it");
-      EXPECT_ERROR(sgd.zero_grad(), "another thread uses it");
-      EXPECT_ERROR(static_cast<void>(sgd.clip_grad_norm(1)), "another thread uses it");
+      EXPECT_ERROR(sgd.zero_grad(), "another thread is using it");
+      EXPECT_ERROR(static_cast<void>(sgd.clip_grad_norm(1)), "another thread is using it");
     }).join();
     return g * 1;
   });

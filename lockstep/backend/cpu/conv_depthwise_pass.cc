@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-// Returns images that vectors can read: the images themselves, or a copy in `room`.
+// Returns the images themselves if their vectors() is true, otherwise a copy in `room`.
 StridedImages as_vectors(const StridedImages& images, std::int64_t count, float* room) {
   if (images.vectors()) return images;
   const StridedImages copy = StridedImages::blocked(room, images.channels, images.pixels);

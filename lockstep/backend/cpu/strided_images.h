@@ -30,8 +30,8 @@ struct StridedImages {
   StridedImages images_from(std::int64_t n) const { return moved(n * image); }
   // Returns pixels [begin, begin + count).
   StridedImages pixels_from(std::int64_t begin, std::int64_t count) const;
-  // Returns channels [begin, begin + count). Throws unless begin is a multiple of 16 or channels are not in blocks,
-  // because no strides describe other results.
+  // Returns channels [begin, begin + count). Throws if channels are in blocks and begin is not a multiple of 16: no
+  // strides describe that part.
   StridedImages slice(std::int64_t begin, std::int64_t count) const;
   bool can_slice(std::int64_t begin) const { return begin % kBlock == 0 || block == kBlock * channel; }
 

@@ -109,7 +109,8 @@ class Pool final : public PoolKernels {
       const double size = window_size(call.options, call.x.shape, p, q);
       const double slope = grad[i] * std::pow(norm[i], 1 - call.norm_type) * whole / size;
       for_each_in_window(call.options, call.x.shape, p, q, [&](std::int64_t h, std::int64_t w) {
-        sums[out.at(n, c, h, w)] += slope * std::pow(in[in.at(n, c, h, w)], call.norm_type - 1);
+        const double number = in[in.at(n, c, h, w)];
+        if (slope != 0 || number != 0) sums[out.at(n, c, h, w)] += slope * std::pow(number, call.norm_type - 1);
       });
     });
     store(sums, call.dx);

@@ -328,7 +328,7 @@ def full(shape, fill_value, dtype=None, ctx=None, device=None):
 
 
 def arange(start, stop=None, step=1, dtype=None, ctx=None, device=None):
-    """Return start, start + step, ... below stop: float32."""
+    """Return start, start + step, ... up to stop, which is left out: float32 by default."""
     start, stop = (0, start) if stop is None else (start, stop)
     return _placed(_core.arange(start, stop, step, dtype=_dtype(dtype) or _F32), ctx, device)
 

@@ -673,7 +673,7 @@ def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, miss
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
     mine = dict(_own_state(self))
     if "num_batches_tracked" in mine and (local_metadata.get("version") or 0) < self._version == 2:
-        # States of before 2018 do not have it.
+        # States of PyTorch before 0.4.1 do not have it.
         state_dict.setdefault(prefix + "num_batches_tracked", _core.zeros((), dtype=_core.int64))
     for name, own in mine.items():
         key = prefix + name

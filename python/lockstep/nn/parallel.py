@@ -216,7 +216,7 @@ class DistributedDataParallel(_Wrapper):
         arguments = _Structure((inputs, kwargs))
         if any(_internal.is_cut(x) for x in arguments.tensors):
             return self.module(*inputs, **kwargs)
-        # Without gradients, each rank computes what it wants to.
+        # In evaluation mode without gradients, or without tensors, each rank computes what it wants to.
         if not arguments.tensors or not (_core.is_grad_enabled() or self.training):
             return self.module(*inputs, **kwargs)
         outputs = None
