@@ -88,7 +88,7 @@ TEST_P(BooleanTest, InPlaceNumbersDoNotBecomeTruthValues) {
   const Tensor x = truth({true, false}), n = whole({1});
   EXPECT_ERROR(x.add_(2), "the result is i64, expected bool");
   EXPECT_ERROR(x.mul_(3), "the result is i64, expected bool");
-  EXPECT_ERROR(n.sub_(0.5), "expected i64");
+  EXPECT_ERROR(n.sub_(0.5), "i64 with the number -0.5, expected a whole one");
   EXPECT_EQ(x.to_vector<bool>(), (std::vector<bool>{true, false}));
 }
 
