@@ -78,13 +78,14 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
       throw OptionError(error.what(), {"sign_key"});
     }
   }
-  const auto digest = [&](const Dataset& data, const char* kind) {
-    const std::vector<Digest> leaves = example_digests(data);
-    write_leaves(leaf_file(file, kind), leaves);
-    return data_digest(leaves);
+  const std::vector<Digest> train_leaves = example_digests(train);
+  const std::vector<Digest> test_leaves = test != nullptr ? example_digests(*test) : std::vector<Digest>();
+  head.train = data_digest(train_leaves);
+  if (test != nullptr) head.test = data_digest(test_leaves);
+  const auto write_data = [&] {
+    write_leaves(leaf_file(file, "train"), train_leaves);
+    if (test != nullptr) write_leaves(leaf_file(file, "test"), test_leaves);
   };
-  head.train = digest(train, "train");
-  if (test != nullptr) head.test = digest(*test, "test");
   std::optional<Receipt> found = step > 0 ? found_receipt(options_, resumed_from) : std::nullopt;
   if (found && found->head().start_step <= step) {
     check_continues(*found, head, file.string());
@@ -92,6 +93,7 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
     check(found->steps() < step || found->links().empty() || found->links().back().state == state.root,
           "{}: the state of step {} is not that of the checkpoint: the receipt is of another run: name another file",
           file.string(), step);
+    write_data();  // not before: the files beside a receipt of another run stay
     receipt_ = std::move(found);
     states_.emplace(leaf_file(file, "state"), step);
     return;
@@ -99,6 +101,7 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
   // Removes an older file, so that nobody takes it for this run's receipt if the run ends before its first link.
   std::error_code none;
   std::filesystem::remove(file, none);
+  write_data();
   head.start_step = step;
   head.start = state.root;
   receipt_.emplace(std::move(head));

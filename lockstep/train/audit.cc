@@ -242,6 +242,11 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
                   const AuditOptions& o) {
   // max_steps may be the limit of an earlier part of the run. A schedule that depends on it has it in the recipe.
   if (options.max_steps > 0) options.max_steps = std::max(options.max_steps, receipt.steps());
+  // So may epochs, of which each has a step or more.
+  constexpr std::int64_t kMostEpochs = std::int64_t{1} << 31;
+  if (!receipt.head().recipe.contains("scheduled_steps")) {
+    options.epochs = std::max(options.epochs, std::min(receipt.steps(), kMostEpochs));
+  }
   Replay replay(module, optimizer, train, options);
   Communicator& ranks = replay.ranks();
   const Receipt::Head& head = receipt.head();

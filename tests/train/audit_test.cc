@@ -80,6 +80,30 @@ TEST_F(Audit, AResumedRunHasTheReceiptOfAWholeOne) {
   EXPECT_EQ(read_receipt(part.receipt.file).receipt.links().size(), 7u);
 }
 
+// A run may go on for more epochs than its options say.
+TEST_F(Audit, TheLimitsOfTheOptionsDoNotEndIt) {
+  SmallJob(1, options()).trainer->train();
+  TrainerOptions fewer = options();
+  fewer.epochs = 1;
+  EXPECT_EQ(audited(1, {.range = {{1, 10}}}, receipt(), fewer).steps, 10);
+}
+
+TEST_F(Audit, AReceiptOfOtherTestDataKeepsItsLeaves) {
+  SmallJob(1, options()).trainer->train();
+  const auto test = receipt().head().test;
+  TrainerOptions more = options();
+  more.epochs = 3;
+  SmallJob job(1, more);
+  job.trainer = nullptr;
+  more.devices = job.runtime.devices();
+  more.batch_size = SmallJob::kBatch;
+  more.split.shards = 4;
+  more.resume = true;
+  Trainer other(job.net, *job.adam, random_pictures(SmallJob::kTrain, 1), random_pictures(5, 3), more);
+  EXPECT_ERROR(other.train(), "the receipt has other test data");
+  EXPECT_TRUE(read_leaves(folder_ / "run/receipt.test.leaves", test->examples, test->root).has_value());
+}
+
 TEST_F(Audit, WhatDiffersIsNamed) {
   SmallJob(2, options()).trainer->train();
   const AuditOptions all{.run = folder_ / "run", .range = {{1, 10}}};
