@@ -61,6 +61,21 @@ void check_layers(const std::filesystem::path& file, const RunDescription& run, 
         file.string(), layers, tensors);
 }
 
+// Returns the checkpoint that `weights` names. Throws if run.json describes another run, because outputs would be taken
+// for other classes or units. Older run.json have no recipe: takes the checkpoint's.
+std::filesystem::path described_checkpoint(const std::filesystem::path& file, RunDescription& run,
+                                           const std::filesystem::path& weights) {
+  const CheckpointContents checkpoint = read_checkpoint(weights);
+  if (run.recipe == Recipe()) run.recipe = recipe_of(checkpoint);
+  try {
+    check_recipe(checkpoint, run.recipe);
+  } catch (const RecipeMismatch& error) {
+    fail("{}: describes another run than that of the weights ({}): a step of the latter writes it anew", file.string(),
+         error.what());
+  }
+  return checkpoint.path;
+}
+
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
 std::unique_ptr<Module> make_language_model(const DataSchema& schema, const TaskModel& model) {
@@ -196,8 +211,8 @@ RunDescription read_run(const std::filesystem::path& folder) {
 }
 
 Run::Run(RunDescription description, const std::filesystem::path& weights)
-    : description_(std::move(description)), model_(make_task_model(description_.schema, description_.model)),
-      predict_(model_, weights) {}
+    : description_(std::move(description)), weights_(weights),
+      model_(make_task_model(description_.schema, description_.model)), predict_(model_, weights) {}
 
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
   if (schema.task != TaskKind::regression) return softmax(outputs, -1);
@@ -226,8 +241,8 @@ Run load_run(const std::filesystem::path& folder) {
   const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
   const std::filesystem::path weights = has_best ? folder / "best" : folder;
   check_layers(folder / kRunFile, run, weights);
-  if (run.recipe == Recipe()) run.recipe = read_recipe(weights);
-  return {std::move(run), weights};
+  const std::filesystem::path checkpoint = described_checkpoint(folder / kRunFile, run, weights);
+  return {std::move(run), checkpoint};
 }
 
 }  // namespace lockstep

@@ -68,6 +68,8 @@ class Run {
 
   const RunDescription& description() const { return description_; }
   const DataSchema& schema() const { return description_.schema; }
+  // Where its weights came from; for load_run(), the checkpoint.
+  const std::filesystem::path& weights() const { return weights_; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
   // Returns the network's own outputs: logits, or normalized values. Inputs are as for operator().
@@ -79,13 +81,14 @@ class Run {
 
  private:
   RunDescription description_;
+  std::filesystem::path weights_;
   std::shared_ptr<Module> model_;
   Predictor<Module> predict_;
 };
 
 // Takes the weights of the best epoch if the folder has them (--save-best), else those of the newest checkpoint. Throws
-// if the folder has no run.json, no checkpoint, or one that does not fit. If run.json has no recipe, as those of older
-// versions, the description has the checkpoint's.
+// if the folder has no run.json, no checkpoint, or one that does not fit, such as one of another recipe. If run.json has
+// no recipe, as those of older versions, the description has the checkpoint's.
 Run load_run(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -19,11 +19,12 @@ Reader run() {
   net->initialize(task_initializer(schema, model), {.seed = 1});
   Sgd sgd(net->parameters(), {.lr = 0.1});
   const std::string folder = file_in_scratch("run");
-  save_checkpoint(folder, *net, sgd, {.step = 1}, {});
+  const Recipe recipe{{"seed", 0}, {"learning_rate", 0.1}, {"data", "00ff"}, {"drop_last", true}};
+  save_checkpoint(folder, *net, sgd, {.step = 1}, recipe);
   write_run(folder, {.schema = schema,
                      .model = model,
                      .validation_digest = "00ff",
-                     .recipe = {{"seed", 0}, {"learning_rate", 0.1}, {"data", "00ff"}, {"drop_last", true}},
+                     .recipe = recipe,
                      .options = R"({"lr":0.1,"hidden":["4"],"data":"bytes:ff00","drop-last":true})"});
   return {.read =
               [folder](const std::string& bytes) {

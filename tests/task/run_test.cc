@@ -57,6 +57,7 @@ class RunFolder : public ::testing::Test {
 TEST_F(RunFolder, GivesTheModelBack) {
   const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
   const lockstep::Run run = load_run(folder_ / "run");
+  EXPECT_EQ(run.weights().parent_path(), folder_ / "run");
   EXPECT_EQ(run.schema(), data.schema);
   EXPECT_EQ(run.description().model.hidden, std::vector<std::int64_t>{8});
   const Tensor x = inputs(data.validation);
@@ -71,7 +72,7 @@ TEST_F(RunFolder, HasAllThatDescribesTheRun) {
   const RunDescription run{.schema = data.schema,
                            .model = {.name = "mlp", .hidden = {8}},
                            .validation_digest = "00ff",
-                           .recipe = {{"data", data.digest}, {"learning_rate", 1.0}, {"seed", 1}},
+                           .recipe = read_recipe(folder_ / "run"),
                            .options = R"({"data":"bytes:ff","drop-last":true,"hidden":["8"],"lr":1.0})"};
   write_run(folder_ / "run", run);
   for (const RunDescription& found : {read_run(folder_ / "run"), load_run(folder_ / "run").description()}) {
@@ -85,6 +86,17 @@ TEST_F(RunFolder, HasAllThatDescribesTheRun) {
   write_run(folder_ / "run", {data.schema, {.name = "mlp", .hidden = {8}}});
   EXPECT_EQ(read_run(folder_ / "run").recipe, Recipe());
   EXPECT_TRUE(load_run(folder_ / "run").description().recipe.contains("learning_rate"));
+}
+
+// Its classes would be those of other data.
+TEST_F(RunFolder, DescribesNoOtherRunThanThatOfTheWeights) {
+  const TaskModel model{.name = "mlp", .hidden = {8}};
+  const DataSource data = train("kind", model);
+  Recipe other = read_recipe(folder_ / "run");
+  other.set("learning_rate", 0.5);
+  write_run(folder_ / "run", {.schema = data.schema, .model = model, .recipe = other});
+  EXPECT_ERROR(load_run(folder_ / "run"), "run.json: describes another run than that of the weights");
+  EXPECT_ERROR(load_run(folder_ / "run"), "learning_rate 0.01; this run has learning_rate 0.5");
 }
 
 TEST_F(RunFolder, OfAnOlderVersionIsRead) {
