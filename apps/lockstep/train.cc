@@ -230,10 +230,6 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
 
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
-  if (first && !o.save.empty() && !o.dry_run) {
-    refuse_links(o.save);
-    write_run_files(o, describe_run(o, job, trainer.recipe()));
-  }
   if (first && o.own_data) print_out("{}\n", data.description);
   std::shared_ptr<TrainingConsole> console;
   if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), data, cores);
@@ -267,6 +263,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     trainer.observe(std::make_shared<WeightsLog>(o.weights_log));
   }
   if (console) trainer.observe(console);
+  if (first && !o.save.empty()) trainer.observe(std::make_shared<RunFiles>(o, job));
   const TrainingResult result = signals.train(trainer);
   if (timeline) timeline->write(trace_file(o.trace, job.rank()));
   timeline.reset();

@@ -53,8 +53,6 @@ void write_holder(int fd) {
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
 }
 
-}  // namespace
-
 void refuse_links(const std::filesystem::path& folder) {
   std::error_code unknown;
   for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
@@ -64,6 +62,8 @@ void refuse_links(const std::filesystem::path& folder) {
           entry.path().string());
   }
 }
+
+}  // namespace
 
 std::string FolderClaim::holder_elsewhere(const std::filesystem::path& folder) {
   const FileLock lock(FileDescriptor(::open((folder / ".lock").c_str(), O_RDWR | O_CLOEXEC)));

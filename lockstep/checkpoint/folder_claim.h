@@ -12,17 +12,14 @@
 
 namespace lockstep {
 
-// Throws if the folder has symbolic links: in a folder from somebody else, they could name other files of the user,
-// which a run would then overwrite. The folder's own name may be a link.
-void refuse_links(const std::filesystem::path& folder);
-
 class FolderClaim {
  public:
-  // Makes the folder if it does not exist, and removes what killed processes were writing there. Throws for links
-  // (refuse_links()), and if another run still has the folder after a wait: two seconds, in which a killed run ends, or
-  // `elsewhere` if that run is on another host, because a file server keeps the lock of a host that crashed for a while
-  // (NFS for 90 s by default). Also throws the errors that CheckpointWriter would throw for this step, at the start
-  // instead of after an hour of training.
+  // Makes the folder if it does not exist, and removes what killed processes were writing there. Throws for symbolic
+  // links in it: in a folder from somebody else, they could name other files of the user, which a run would then
+  // overwrite. The folder's own name may be a link. Also throws if another run still has the folder after a wait: two
+  // seconds, in which a killed run ends, or `elsewhere` if that run is on another host, because a file server keeps the
+  // lock of a host that crashed for a while (NFS for 90 s by default). Also throws the errors that CheckpointWriter
+  // would throw for this step, at the start instead of after an hour of training.
   FolderClaim(const std::filesystem::path& folder, std::int64_t step,
               std::chrono::milliseconds elsewhere = std::chrono::seconds(100));
 

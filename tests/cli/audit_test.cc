@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "lockstep/base/file.h"
 #include "lockstep/data/formats/gzip.h"
@@ -123,6 +124,55 @@ TEST_F(AuditTool, TheOptionsAreThoseOfTheRunsDescription) {
   EXPECT_THAT(audit().err, HasSubstr("has no run.toml, which says what its data were"));
   folder_.write("run/run.toml", toml);
   EXPECT_EQ(audit({"--steps", "all"}).status, 0);
+}
+
+// It would describe other steps than the folder has.
+TEST_F(AuditTool, ARefusedOrIdleResumeLeavesTheFolderAsItWas) {
+  train_lenet({"--limit-test", "15"});
+  const char* const files[] = {"run/run.json", "run/run.toml", "run/receipt.test.leaves"};
+  std::map<std::string, std::string> before;
+  for (const char* file : files) before[file] = folder_.read(file);
+  const auto resume = [&](const Arguments& more, const std::string& tests = "15") {
+    Arguments all{"--model", "lenet", "--save", run(), "--resume", run(), "--limit-test", tests};
+    all.insert(all.end(), more.begin(), more.end());
+    const ToolResult result = train(all);
+    for (const char* file : files) EXPECT_EQ(folder_.read(file), before[file]) << file << result.err;
+    return result;
+  };
+  const ToolResult other = resume({"--epochs", "3"}, "5");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("the receipt has other test data"));
+  const ToolResult idle = resume({"--epochs", "1"});
+  EXPECT_EQ(idle.status, 0) << idle.err;
+  EXPECT_THAT(idle.err, HasSubstr("nothing left to do"));
+  const ToolResult watching =
+      resume({"--epochs", "3", "--metrics", "perplexity", "--watch", "perplexity", "--patience", "1"});
+  EXPECT_EQ(watching.status, 1);
+  EXPECT_THAT(watching.err, HasSubstr("watch.metric is perplexity, but epoch 1 has ["));
+  const ToolResult found = audit({"--steps", "all"});
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(lines(found.out).back(), "8 of 8 steps equal");
+}
+
+// Also without --init-from, which --resume excludes.
+TEST_F(AuditTool, AResumedRunIsDescribedWithTheWeightsThatItBeganWith) {
+  const std::string start = folder_ / "start", other = folder_ / "other";
+  ASSERT_EQ(train({"--export", start, "--epochs", "0", "--seed", "5"}).status, 0);
+  ASSERT_EQ(train({"--init-from", start, "--epochs", "1", "--save", run()}).status, 0);
+  ASSERT_EQ(train({"--resume", run(), "--epochs", "2", "--save", other}).status, 0);
+  ASSERT_EQ(train({"--resume", run(), "--epochs", "3", "--save", run()}).status, 0);
+  EXPECT_THAT(folder_.read("run/run.toml"), HasSubstr("\nepochs = 3\n"));
+  EXPECT_THAT(folder_.read("other/run.toml"), HasSubstr("\nepochs = 2\n"));
+  for (const char* folder : {"run", "other"}) {
+    EXPECT_THAT(folder_.read(std::string(folder) + "/run.toml"), HasSubstr("init-from = \"" + start + "\"\n"));
+    const ToolResult found = run_tool({"audit", folder_ / folder / "receipt.json", "--steps", "all"});
+    EXPECT_EQ(found.status, 0) << found.err;
+  }
+  // The other folder does not say where the weights are.
+  std::filesystem::remove(folder_ / "other/run.json");
+  std::filesystem::remove(folder_ / "other/run.toml");
+  ASSERT_EQ(train({"--resume", other, "--epochs", "3", "--save", other}).status, 0);
+  EXPECT_THAT(folder_.read("other/run.toml"), HasSubstr("repeats it, with --init-from of the weights \""));
 }
 
 TEST_F(AuditTool, UnusableArgumentsAreRefused) {

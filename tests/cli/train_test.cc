@@ -217,6 +217,24 @@ TEST_F(Train, AnExportThatCannotBeWrittenGoesElsewhere) {
               HasSubstr("; the checkpoint in " + save + " has the weights\n"));
 }
 
+// What it wrote would describe the weights of the other run.
+TEST_F(Train, ARunThatDoesNotGetItsFolderWritesNothing) {
+  const std::string save = folder_ / "save", hashes = folder_ / "hashes", log = folder_ / "log";
+  Tool first(train_arguments(data_, {"--epochs", "1000000", "--save", save, "--save-every", "1000000", "--weights-log",
+                                     hashes, "--log", log}));
+  ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 2; }));
+  const std::string json = folder_.read("save/run.json"), toml = folder_.read("save/run.toml");
+  EXPECT_THAT(toml, HasSubstr("\nlr = 0.1\n"));
+  const ToolResult second = train({"--lr", "0.5", "--save", save, "--weights-log", hashes});
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.err, HasSubstr("another run writes to " + save));
+  first.send(SIGTERM);
+  EXPECT_EQ(first.wait().status, 128 + SIGTERM);
+  EXPECT_EQ(folder_.read("save/run.json"), json);
+  EXPECT_EQ(folder_.read("save/run.toml"), toml);
+  EXPECT_EQ(events(hashes, "weights").at(0).at("step"), 1);
+}
+
 TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {
   const std::filesystem::path save = folder_ / "save", file = folder_ / "average", log = folder_ / "log";
   // Nothing is learned, so nothing improves.

@@ -10,11 +10,20 @@
 
 namespace lockstep::app {
 
+void WeightsLog::start(const TrainingStart& start) {
+  module_ = start.module;
+  const auto is_before = [&](const nlohmann::json& line) {
+    const auto step = line.find("step");
+    return step == line.end() || !step->is_number_integer() || *step <= start.position.step;
+  };
+  log_.emplace(path_, LogWriterOptions{.what = "--weights-log", .append = start.position.step > 0, .keep = is_before});
+}
+
 void WeightsLog::update(std::int64_t step) {
-  log_.write({{"event", "weights"},
-              {"step", step},
-              {"weights_sha256", weights_sha256(*module_)},
-              {"parameters", state_digest({.weights = state_dict(*module_)}).by_name()}});
+  log_->write({{"event", "weights"},
+               {"step", step},
+               {"weights_sha256", weights_sha256(*module_)},
+               {"parameters", state_digest({.weights = state_dict(*module_)}).by_name()}});
 }
 
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {

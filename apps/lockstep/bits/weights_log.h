@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,17 +22,19 @@ struct WeightsRecord {
 
 class WeightsLog final : public TrainingObserver {
  public:
-  explicit WeightsLog(const std::string& path) : log_(path, {.what = "--weights-log"}) {}
+  explicit WeightsLog(std::filesystem::path path) : path_(std::move(path)) {}
 
   std::string label() const override { return "the log of the weights"; }
   // A comparison of runs needs the complete log.
   AfterFailure after_failure() const override { return AfterFailure::ends_training; }
-  void start(const TrainingStart& start) override { module_ = start.module; }
+  // Continues the file if the run goes on: removes the lines of steps after its position.
+  void start(const TrainingStart& start) override;
   // Waits for the weights.
   void update(std::int64_t step) override;
 
  private:
-  LogWriter log_;
+  const std::filesystem::path path_;
+  std::optional<LogWriter> log_;
   const Module* module_ = nullptr;
 };
 

@@ -56,8 +56,45 @@ ordered_json value_of(TrainOptions& o, const OptionRow& row) {
       row.field);
 }
 
+// The options that a folder has of its run: those in run.json, or of an older version, in run.toml.
+struct KeptOptions {
+  std::string file, json;
+
+  std::vector<ConfigEntry> entries() const {
+    return json.empty() ? parse_config(read_file(file, kLargestConfig), file) : parse_options(json);
+  }
+};
+
+KeptOptions kept_options(const std::filesystem::path& folder) {
+  const std::filesystem::path toml = folder / "run.toml", json = folder / "run.json";
+  std::error_code unknown;
+  const std::string options = std::filesystem::exists(json, unknown) ? read_run(folder).options : "";
+  const std::filesystem::path& file = options.empty() ? toml : json;
+  check(std::filesystem::exists(file, unknown), "run {}: has no run.toml, which says what its data were",
+        folder.string());
+  return {file.string(), options};
+}
+
+// Takes --init-from and --partial of the run that this one continues. If its folder does not say them, as_toml() does.
+void take_start(TrainOptions& o) {
+  if (o.resume.empty() || o.start_weights.empty() || !o.init_from.empty()) return;
+  std::filesystem::path checkpoint = std::filesystem::absolute(o.resume).lexically_normal();
+  if (!checkpoint.has_filename()) checkpoint = checkpoint.parent_path();
+  const std::filesystem::path folder = checkpoint.parent_path();
+  try {
+    for (const ConfigEntry& entry :
+         kept_options(folder.filename() == "best" ? folder.parent_path() : folder).entries()) {
+      if (entry.key == "init-from") o.init_from = entry.values.at(0);
+      if (entry.key == "partial") o.partial = entry.values.at(0) == "true";
+    }
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
   TrainOptions o = options;
+  take_start(o);
   o.trainer.split.shards = job.shards;
   o.data = data_path(o);
   if (!o.init_from.empty()) o.init_from = std::filesystem::absolute(o.init_from).string();
@@ -89,12 +126,13 @@ ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
 }
 
 std::string as_toml(const RunDescription& run) {
-  std::string text = fmt::format(
-      "# The options of a run, recipe {:.8}: `lockstep train --config FILE` repeats it.\n"
-      "# Those that name where to write, such as save, are left out.\n",
-      recipe_hash(run.recipe));
-  std::string group;
   const auto options = parse_json<ordered_json>(run.options);
+  const Recipe::Value* start = options.contains("init-from") ? nullptr : run.recipe.find("init_from");
+  std::string text = fmt::format(
+      "# The options of a run, recipe {:.8}: `lockstep train --config FILE` repeats it{}.\n"
+      "# Those that name where to write, such as save, are left out.\n",
+      recipe_hash(run.recipe), start ? ", with --init-from of the weights " + start->json() : "");
+  std::string group;
   for (const auto& [name, value] : options.items()) {
     const std::string of = find_option_row("--" + name)->group;
     if (group != of) text += fmt::format("\n# {}\n", of);
@@ -128,11 +166,7 @@ std::string run_key(const TrainOptions& o, const RunDescription& run) {
 }
 
 TrainOptions read_run_config(const std::string& folder, const std::vector<std::string>& more, bool with_weights) {
-  const std::filesystem::path toml = std::filesystem::path(folder) / "run.toml", json = toml.parent_path() / "run.json";
-  std::error_code unknown;
-  const std::string options_text = std::filesystem::exists(json, unknown) ? read_run(folder).options : "";
-  const std::string file = (options_text.empty() ? toml : json).string();
-  check(std::filesystem::exists(file, unknown), "run {}: has no run.toml, which says what its data were", folder);
+  const KeptOptions kept = kept_options(folder);
   CLI::App app;
   CLI::App* const train = app.add_subcommand("train");
   TrainOptions options;
@@ -142,27 +176,34 @@ TrainOptions read_run_config(const std::string& folder, const std::vector<std::s
     // Allows all outputs, because the caller ignores where these options write.
     std::vector<std::string> words{"train", "--allow-output"};
     words.insert(words.end(), more.begin(), more.end());
-    Arguments arguments = with_entries(
-        app, words,
-        options_text.empty() ? parse_config(read_file(file, kLargestConfig), file) : parse_options(options_text), file);
+    Arguments arguments = with_entries(app, words, kept.entries(), kept.file);
     std::erase_if(arguments.words, [&](const std::string& word) {
       return !with_weights && (word.starts_with("--init-from=") || word == "--partial");
     });
     app.parse(std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});
   } catch (const CLI::ParseError& error) {
-    fail("{}: {}", file, error.what());
+    fail("{}: {}", kept.file, error.what());
   }
   options.choose_defaults(*train);
   return options;
 }
 
-void write_run_files(const TrainOptions& o, const RunDescription& run) {
-  const std::filesystem::path folder = o.save, file = folder / "run.toml";
+void RunFiles::start(const TrainingStart& start) {
+  recipe_ = start.recipe;
   std::error_code unknown;
-  const bool has_both = std::filesystem::exists(file, unknown) && std::filesystem::exists(folder / "run.json", unknown);
-  if (o.init_from.empty() && !o.start_weights.empty() && has_both) return;
-  write_run(folder, run);
-  write_file_atomically(file, as_toml(run));
+  const bool described = std::filesystem::exists(std::filesystem::path(options_.save) / "run.json", unknown);
+  if (start.position.step == 0 || !described) write();
+}
+
+void RunFiles::update(std::int64_t) {
+  if (!written_) write();
+}
+
+void RunFiles::write() {
+  const RunDescription run = describe_run(options_, job_, *recipe_);
+  write_run(options_.save, run);
+  write_file_atomically(std::filesystem::path(options_.save) / "run.toml", as_toml(run));
+  written_ = true;
 }
 
 }  // namespace lockstep::app

@@ -6,11 +6,13 @@
 
 #include "apps/lockstep/options/train_options.h"
 #include "lockstep/task/run.h"
+#include "lockstep/train/training_observer.h"
 
 namespace lockstep::app {
 
 // Describes the run of these options, whose data have been read. RunDescription::options are those that decide the
-// result: none that say where to write, and those of the devices only if the user gave them.
+// result: none that say where to write, and those of the devices only if the user gave them. A resumed run has the
+// --init-from and --partial of the run that it continues.
 RunDescription describe_run(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
 
 // Two runs with the same key have the same result: the recipe decides every step, and other options the number of steps
@@ -18,9 +20,27 @@ RunDescription describe_run(const TrainOptions& options, const ToolJob& job, con
 // its checkpoint's run was meant to be, and an audit trains some of the steps.
 std::string run_key(const TrainOptions& options, const RunDescription& run);
 
-// Writes run.json and run.toml in the folder --save. A run that resumes from weights of --init-from keeps the older
-// files, because they name those weights.
-void write_run_files(const TrainOptions& options, const RunDescription& run);
+// Writes run.json and run.toml in the folder --save once the run has claimed it. Observe it last, so that a run that
+// another observer refuses writes nothing. A resumed run writes them with its first step: if it fails before, or has
+// nothing left to do, they still describe the steps that the folder has. The options and the job must outlive it.
+class RunFiles final : public TrainingObserver {
+ public:
+  RunFiles(const TrainOptions& options, const ToolJob& job) : options_(options), job_(job) {}
+
+  std::string label() const override { return "the description of the run"; }
+  // Nothing can use the weights without it.
+  AfterFailure after_failure() const override { return AfterFailure::ends_training; }
+  void start(const TrainingStart& start) override;
+  void update(std::int64_t step) override;
+
+ private:
+  void write();
+
+  const TrainOptions& options_;
+  const ToolJob& job_;
+  const Recipe* recipe_ = nullptr;
+  bool written_ = false;
+};
 
 // Reads the options in run.json of a folder, as `train --config` reads those of run.toml, and opens the data. Runs of
 // older versions have them in run.toml alone. `more`: words of a command line that override the file. Unless
