@@ -20,6 +20,7 @@
 #include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/formats/csv.h"
@@ -101,12 +102,20 @@ CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
 
+void notice_best(const std::string& folder, const Run& run) {
+  const std::vector<std::filesystem::path> all = checkpoints_in(folder);
+  if (all.empty() || run.weights().filename() == all.front().filename()) return;
+  notice(fmt::format("--run {}: takes the weights of {}; the newest checkpoint is {}", folder, run.weights().string(),
+                     all.front().string()));
+}
+
 void notice_skipped(const std::string& path, std::int64_t count) {
   notice(fmt::format("{}: skipped {}", path, count_of(count, "broken example")));
 }
 
 int eval_run(const EvalRunOptions& o) {
   const Run model = load_run(o.run);
+  notice_best(o.run, model);
   const DataSchema& schema = model.schema();
   const bool classes = schema.task == lockstep::TaskKind::classification;
   const bool text = schema.task == lockstep::TaskKind::language;

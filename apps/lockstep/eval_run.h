@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/task/run.h"
+
 namespace lockstep::app {
 
 struct EvalRunOptions {
@@ -20,6 +22,9 @@ struct EvalRunOptions {
 
 // Adds --max-pixels to a command that takes data for a run.
 CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels);
+
+// Writes a notice if the run has the weights of another checkpoint than the newest: of the best epoch, for example.
+void notice_best(const std::string& folder, const Run& run);
 
 void notice_skipped(const std::string& path, std::int64_t count);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/eval_run.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/utf8_text.h"
@@ -37,6 +38,7 @@ InputScale input_scale_of(const DataSchema& schema) {
 
 int export_run(const ExportOptions& o) {
   const Run run = load_run(o.run);
+  notice_best(o.run, run);
   const DataSchema& schema = run.schema();
   const bool classes = schema.task != lockstep::TaskKind::regression;
   const bool pictures = schema.input.size() == 3;

@@ -140,6 +140,7 @@ void continue_texts(const PredictOptions& o, const Run& model) {
 
 int predict(const CLI::App& app, const PredictOptions& o) {
   const Run model = load_run(o.run);
+  notice_best(o.run, model);
   const DataSchema& schema = model.schema();
   const bool text = schema.task == lockstep::TaskKind::language;
   for (const char* name : {"--characters", "--temperature", "--top-k", "--seed"}) {

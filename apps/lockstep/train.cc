@@ -226,6 +226,14 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
       for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
       notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
       if (o.save.empty()) notice("no more checkpoints are written; --save DIR continues to write them");
+      std::error_code unknown;
+      if (!o.save.empty() && !o.trainer.watch.save_best &&
+          std::filesystem::is_directory(std::filesystem::path(o.save) / "best", unknown)) {
+        notice(
+            fmt::format("--save {}: eval, predict, and export take the weights in its folder best, which this run "
+                        "leaves as they are; --save-best keeps them up to date",
+                        o.save));
+      }
     }
   }
 

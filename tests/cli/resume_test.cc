@@ -149,6 +149,43 @@ TEST_F(Train, AResumedRunsLogHasEachStepOnce) {
   EXPECT_EQ(events(log, "start").size(), 2u);
 }
 
+TEST_F(Train, AResumedRunsWeightsLogHasEachStepOnce) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--weights-log", folder_ / "whole"}).status, 0);
+  ASSERT_EQ(train({"--weights-log", folder_ / "part", "--save", save, "--save-every", "3", "--max-steps", "5"}).status,
+            0);
+  ASSERT_EQ(train({"--weights-log", folder_ / "part", "--resume", save + "/step-00000003"}).status, 0);
+  EXPECT_EQ(folder_.read("part"), folder_.read("whole"));
+}
+
+// The other commands prefer the folder best, so it must not be taken for the best epoch of the longer run.
+TEST_F(Train, AnOldBestCheckpointIsNotTakenInSilence) {
+  const std::string save = folder_ / "save";
+  // Nothing is learned, so the first epoch is the best.
+  const Arguments run{"--lr", "0", "--save", save, "--resume", "auto"};
+  const auto resumed = [&](const Arguments& more) {
+    Arguments all = run;
+    all.insert(all.end(), more.begin(), more.end());
+    const ToolResult result = train(all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_EQ(resumed({"--epochs", "1", "--save-best"}), "");
+  EXPECT_EQ(run_tool({"predict", "--run", save, data_.path()}).err, "");
+  EXPECT_THAT(resumed({"--epochs", "2", "--save-best"}), ::testing::Not(HasSubstr("folder best")));
+  EXPECT_THAT(resumed({"--epochs", "3"}), HasSubstr("--save " + save +
+                                                    ": eval, predict, and export take the weights in its folder best, "
+                                                    "which this run leaves as they are; --save-best"));
+  for (const Arguments& command : {Arguments{"predict", "--run", save, data_.path()},
+                                   {"eval", "--run", save},
+                                   {"export", "--run", save, folder_ / "net.onnx"}}) {
+    const ToolResult result = run_tool(command);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err, "lockstep: --run " + save + ": takes the weights of " + save +
+                              "/best/step-00000004; the newest checkpoint is " + save + "/step-00000012\n");
+  }
+}
+
 // Omitted shard settings come from the checkpoint.
 TEST_F(Train, ResumesOnOtherDevicesAndProcessesWithoutBeingToldTheShards) {
   const std::filesystem::path log = folder_ / "log", whole = folder_ / "whole.log", save = folder_ / "save";
