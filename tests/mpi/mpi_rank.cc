@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
     if (group->rank() == 1 && leaves) {
       group.reset();
       std::printf("rank 1 has left\n");
+      if (what == "leaves") std::this_thread::sleep_for(1s);  // mpirun ends the others with it
       return 1;
     }
     if (what == "leaves_a_stopped_one") {
