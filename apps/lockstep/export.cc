@@ -51,6 +51,7 @@ int export_run(const ExportOptions& o) {
         fmt::format("--pixels: the pictures of this run have elements of {}, expected bytes", name(*a->type)));
   }
   if (o.logits && !classes) throw UsageError("--logits: only for classes; this run predicts numbers");
+  std::vector<std::int64_t> answer;  // the shape of the output
   const auto forward = [&](std::span<const Tensor> in) {
     Tensor x = in[0];
     if (o.pixels) {
@@ -62,7 +63,9 @@ int export_run(const ExportOptions& o) {
       }
     }
     const Tensor outputs = run.model()(x);
-    return std::vector{o.logits ? outputs : answers_of(outputs, schema)};
+    Tensor y = o.logits ? outputs : answers_of(outputs, schema);
+    answer.assign(y.shape().begin(), y.shape().end());
+    return std::vector{std::move(y)};
   };
   std::vector<std::int64_t> shape{2};
   if (o.pixels) {
@@ -91,7 +94,8 @@ int export_run(const ExportOptions& o) {
   options.metadata.emplace_back("schema", schema.json());
   export_onnx(o.file, run.model(), {example}, forward, options);
   print_out("{}: {} [batch, {}] -> {} [batch, {}]\n", o.file, options.input_names[0],
-            fmt::join(shape.begin() + 1, shape.end(), ", "), options.output_names[0], schema.outputs);
+            fmt::join(shape.begin() + 1, shape.end(), ", "), options.output_names[0],
+            fmt::join(answer.begin() + 1, answer.end(), ", "));
   return 0;
 }
 

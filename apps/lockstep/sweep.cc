@@ -21,6 +21,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
@@ -66,12 +67,12 @@ Words split_values(const std::string& name, const std::string& text) {
   return values;
 }
 
-Words option_words(const OptionRow& row, const std::string& value) {
-  if (!row.is_flag()) return {row.name + "=" + value};
-  if (value != "true" && value != "false") {
+// A flag has a value, too, because a file of --config may say true where the run says false.
+std::string option_word(const OptionRow& row, const std::string& value) {
+  if (row.is_flag() && value != "true" && value != "false") {
     throw UsageError(fmt::format("{}: found {}, expected true, false, or both", row.name, value));
   }
-  return value == "true" ? Words{row.name} : Words{};
+  return row.name + "=" + value;
 }
 
 std::vector<SweptRun> all_runs(const SweepOptions& o) {
@@ -83,7 +84,7 @@ std::vector<SweptRun> all_runs(const SweepOptions& o) {
       for (const std::string& value : values) {
         SweptRun next = run;
         next.chosen.push_back(value);
-        for (std::string& word : option_words(row, value)) next.options.push_back(std::move(word));
+        next.options.push_back(option_word(row, value));
         more.push_back(std::move(next));
       }
     }
@@ -281,8 +282,12 @@ class Sweep {
   nlohmann::json summary(const SweptRun& run) const {
     nlohmann::json result{
         {"options", run.options}, {"command", o_.command}, {"smaller_is_better", nlohmann::json::array()}};
+    // The step of the checkpoint that `predict` takes: the best, or else the last.
+    const std::vector<fs::path> best = checkpoints_in(run.folder / "best");
+    const std::int64_t best_step = best.empty() ? 0 : read_manifest(best.front()).step;
     std::ifstream log(run.folder / "log.jsonl");
     double seconds = 0;
+    std::int64_t step = 0;
     for (std::string line; std::getline(log, line);) {
       const auto found = find_json<nlohmann::json>(line);
       if (!found) continue;
@@ -290,10 +295,12 @@ class Sweep {
       const std::string kind = event.value("event", "");
       if (kind == "start") result["recipe"] = event.at("recipe");
       if (kind == "start") result["smaller_is_better"] = event.value("smaller_is_better", nlohmann::json::array());
+      if (kind == "step") step = event.at("step");
       if (kind == "end") result["steps"] = event.at("steps");
       if (kind == "end") result["weights_sha256"] = event.at("weights_sha256");
       if (kind != "epoch") continue;
       seconds += event.value("seconds", 0.0);
+      if (best_step > 0 && step > best_step) continue;
       result["train_loss"] = event.at("train_loss");
       result["metrics"] = nlohmann::json::object();
       if (event.contains("test_acc")) result["metrics"]["accuracy"] = event["test_acc"];
@@ -400,6 +407,13 @@ bool names_option(const Words& words, std::string_view name) {
   return std::ranges::any_of(words, [&](std::string_view word) { return word.substr(0, word.find('=')) == name; });
 }
 
+// Returns whether the words let the option write: --report none does not.
+bool writes(const Words& words, const std::string& name) {
+  const bool is_none =
+      std::ranges::count(words, name + "=none") > 0 || !std::ranges::search(words, Words{name, "none"}).empty();
+  return names_option(words, name) && !(is_none && (name == "--report" || name == "--receipt"));
+}
+
 }  // namespace
 
 Command add_sweep(CLI::App& parent) {
@@ -440,9 +454,9 @@ Command add_sweep(CLI::App& parent) {
     for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run", "--find-lr"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
     }
-    for (const char* name :
-         {"--export", "--plot", "--trace", "--weights-log", "--tensorboard", "--metrics-file", "--receipt"}) {
-      if (names_option(o->command, name)) {
+    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard", "--metrics-file",
+                             "--receipt", "--report"}) {
+      if (writes(o->command, name)) {
         throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the others'", name));
       }
     }

@@ -172,7 +172,9 @@ void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::sh
     print_out("{:<8.1e}  {:.4f}\n", curve.points[i].rate, curve.points[i].smoothed);
   }
   if (curve.diverged) print_out("the loss diverges at {:.1e}\n", curve.points.back().rate);
-  print_out("suggested: --lr {:.2g}\n", curve.suggestion);
+  // All rates had the head's ratio to --lr.
+  const std::string head = o.head_lr ? fmt::format(" --head-lr {:.2g}", *o.head_lr / o.lr * curve.suggestion) : "";
+  print_out("suggested: --lr {:.2g}{}\n", curve.suggestion, head);
   if (!o.plot.empty()) {
     const PlotPanel panel = learning_rate_panel(curve);
     PlotOptions axes = learning_rate_axis();
@@ -273,8 +275,6 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (console) trainer.observe(console);
   if (first && !o.save.empty()) trainer.observe(std::make_shared<RunFiles>(o, job));
   const TrainingResult result = signals.train(trainer);
-  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
-  timeline.reset();
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
   }
@@ -311,6 +311,9 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
       add_to_receipt(receipt, o.export_file);
     }
   }
+  // Comes after the weights, which a trace that cannot be written must not lose.
+  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
+  timeline.reset();
   // Skips the check after --inject-flip, because `verify` must see the flipped bit.
   if (flip_step == 0) check_replicas(job, net);
   job.close();

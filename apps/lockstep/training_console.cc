@@ -71,10 +71,12 @@ void TrainingConsole::step(const StepReport& r) {
                  std::max<std::int64_t>(later, 0));
   }
   bar_->update(std::min(r.batch * options_.trainer.batch_size, examples_));
+  part_ = static_cast<double>(r.batch) / static_cast<double>(r.batches);
 }
 
 void TrainingConsole::epoch(const EpochReport& r) {
   bar_.reset();
+  epochs_ += part_;
   seconds_ += r.seconds;
   data_seconds_ += r.data_seconds;
   std::string others;
@@ -94,8 +96,7 @@ void TrainingConsole::failed(const ObserverFailure& failure) {
 void TrainingConsole::print(const TrainingResult& result) const {
   const double accuracy = result.last.test.value();
   if (!result.stopped) {
-    const auto epochs = static_cast<double>(result.epochs.size());
-    const std::string speed = seconds_ > 0 ? fmt::format(", {:.1f} sec/epoch", seconds_ / epochs) : "";
+    const std::string speed = epochs_ > 0 ? fmt::format(", {:.1f} sec/epoch", seconds_ / epochs_) : "";
     std::string what = fmt::format("test acc: {:.2f}", accuracy);
     if (options_.is_regression()) {
       what.clear();

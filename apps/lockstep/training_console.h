@@ -41,6 +41,8 @@ class TrainingConsole final : public TrainingObserver {
   std::string where_;
   std::optional<ProgressBar> bar_;
   double seconds_ = 0, data_seconds_ = 0;
+  double part_ = 0;    // of the current epoch that is over
+  double epochs_ = 0;  // trained; --max-steps may cut the last one short
 };
 
 }  // namespace lockstep::app

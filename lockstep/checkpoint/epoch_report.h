@@ -40,7 +40,7 @@ struct EpochReport {
   NamedScalars log{};
   // Part of `seconds` in which a device of this process had nothing to compute because the loader had not made the next
   // batch. TrainerOptions::workers shortens it. For GPUs it is an upper bound, because it also counts time in which
-  // they compute steps that were queued before. Checkpoints do not hold it for finished epochs.
+  // they compute steps that were queued before. NaN for an epoch from a checkpoint of an older version, which lacks it.
   double data_seconds = 0;
 };
 

@@ -71,6 +71,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
   for (const EpochReport& e : p.epochs) {
     j["epochs"].push_back({{"epoch", e.epoch},
                            {"seconds", e.seconds},
+                           {"data_seconds", e.data_seconds},
                            {"train_loss", e.train_loss},
                            {"test_correct", e.test.correct},
                            {"test_total", e.test.total}});
@@ -125,6 +126,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
       p.epochs.back().metrics.push_back({.name = name, .value = number_of(value)});
     }
     p.epochs.back().log = scalars_at(e, "log");
+    p.epochs.back().data_seconds = number_of(e.value("data_seconds", nlohmann::ordered_json()));
   }
   check(p.learning_rate.value_or(0) >= 0, "learning_rate is {}, expected at least 0", p.learning_rate.value_or(0));
   return p;

@@ -156,7 +156,7 @@ SavedState read_indexed_state(const std::filesystem::path& index) {
   return all;
 }
 
-SavedState read_state(const std::filesystem::path& path) {
+SavedState read_state(const std::filesystem::path& path, const Module& module) {
   if (const auto index = find_weights_index(path)) return read_indexed_state(*index);
   std::error_code told_below;
   if (!std::filesystem::is_directory(path, told_below)) return state_in(read_safetensors(path), path);
@@ -177,11 +177,20 @@ SavedState read_state(const std::filesystem::path& path) {
   };
   SavedState saved = state_in(parse("weights.safetensors"), checkpoint->path / "weights.safetensors");
   if (!checkpoint->files.contains("average.safetensors")) return saved;
+  std::map<std::string, Tensor> averages;
   for (auto& [name, average] : as_tensors(parse("average.safetensors"))) {
-    const auto found = std::ranges::find(saved.state, name, &StateDict::value_type::first);
-    check(found != saved.state.end(), "{}: the average has {}, which the weights do not have",
-          checkpoint->path.string(), name);
-    found->second = std::move(average);
+    check(std::ranges::find(saved.state, name, &StateDict::value_type::first) != saved.state.end(),
+          "{}: the average has {}, which the weights do not have", checkpoint->path.string(), name);
+    averages.emplace(name, std::move(average));
+  }
+  // The average has a parameter that modules share under its first name alone.
+  const auto parameters = module.named_parameters();
+  for (const auto& [name, parameter] : parameters) {
+    const auto first = std::ranges::find(parameters, parameter, &std::pair<std::string, Parameter>::second);
+    if (const auto found = averages.find(first->first); found != averages.end()) averages.emplace(name, found->second);
+  }
+  for (auto& [name, value] : saved.state) {
+    if (const auto found = averages.find(name); found != averages.end()) value = found->second;
   }
   return saved;
 }
@@ -226,7 +235,7 @@ namespace {
 template <typename F>
 auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
   ModuleTree::check_no_own_state(module, path.string());
-  const SavedState saved = read_state(path);
+  const SavedState saved = read_state(path, module);
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
     const auto found = expected.find(t.name);
@@ -253,7 +262,7 @@ std::vector<ParameterChange> weights_change(const std::filesystem::path& path, M
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {
   ModuleTree::check_no_own_state(module, path.string());
-  const SavedState saved = read_state(path);
+  const SavedState saved = read_state(path, module);
   try {
     UnmatchedEntries unmatched = load_matching_state(module, saved.state);
     const auto expected = expected_entries(module);

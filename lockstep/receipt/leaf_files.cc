@@ -72,9 +72,8 @@ StateLeaves::StateLeaves(std::filesystem::path file, std::int64_t step) : file_(
   std::uintmax_t kept = 0;
   if (std::filesystem::is_regular_file(file_, error)) {
     std::ifstream in(file_, std::ios::binary);
-    kept = for_each_record(in, [&](StateRecord record, const std::vector<Digest>&) {
-      return record.step <= static_cast<std::uint64_t>(step);
-    });
+    kept = for_each_record(
+        in, [&](StateRecord record, const std::vector<Digest>&) { return std::cmp_less_equal(record.step, step); });
   } else {
     std::ofstream(file_, std::ios::binary).flush();
   }

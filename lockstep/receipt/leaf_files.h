@@ -24,7 +24,7 @@ std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file
 // File with the leaves of the state at each link. A record is step, count, leaves.
 class StateLeaves {
  public:
-  // Keeps the records of steps up to `step`, and removes the others.
+  // Keeps the records of steps up to `step`, and removes the others; -1 keeps none.
   StateLeaves(std::filesystem::path file, std::int64_t step);
   void add(std::int64_t step, std::span<const Digest> leaves);
 

@@ -359,10 +359,11 @@ std::string worst_examples(const PageResults& r) {
 std::string results(const ReportPage& p) {
   if (!p.results || p.results->examples == 0) return "";
   const PageResults& r = *p.results;
-  std::string page = fmt::format(
-      "<h2>Test results</h2>\n<p class=\"soft\">{} test examples, with the weights at the end of the run.</p>\n",
-      r.examples < r.of ? fmt::format("The first {} of {}", with_commas(r.examples), with_commas(r.of))
-                        : fmt::format("All {}", with_commas(r.of)));
+  std::string page =
+      fmt::format("<h2>Test results</h2>\n<p class=\"soft\">{} test examples, with the {} at the end of the run.</p>\n",
+                  r.examples < r.of ? fmt::format("The first {} of {}", with_commas(r.examples), with_commas(r.of))
+                                    : fmt::format("All {}", with_commas(r.of)),
+                  r.averaged ? "average of the weights" : "weights");
   if (!r.confusion.empty()) {
     if (r.confusion.size() <= kLargestMatrix) page += matrix(r);
     page += "<div class=\"side\">\n" + most_confused(r) + classes_table(r) + "</div>\n";
@@ -378,7 +379,9 @@ std::string results(const ReportPage& p) {
 // Says "at most", because data_seconds is an upper bound on GPUs.
 std::string data_wait(const std::vector<EpochReport>& epochs) {
   double waited = 0, all = 0;
-  for (const EpochReport& e : epochs) waited += e.data_seconds, all += e.seconds;
+  for (const EpochReport& e : epochs) {
+    if (!std::isnan(e.data_seconds)) waited += e.data_seconds, all += e.seconds;
+  }
   if (all <= 0) return "";
   return fmt::format(" In the epochs, devices waited for data for at most {:.3g} s, {:.1f} % of the time.", waited,
                      100 * waited / all);

@@ -34,6 +34,7 @@ void add_step(PageStep& sum, const PageStep& more);
 struct PageResults {
   std::int64_t examples = 0, of = 0;  // the first `examples` of `of`
   double seconds = 0;
+  bool averaged = false;  // of the average of the weights, instead of the weights
   // Row i, column j: number of examples of class i of which the model said j.
   std::vector<std::vector<double>> confusion{};
   std::vector<std::string> classes{};  // may be fewer than the rows

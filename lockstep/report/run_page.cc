@@ -120,6 +120,8 @@ class RunPage::Contents {
   std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
   const std::string started_ = utc_now();
   std::vector<EpochReport> epochs_;  // of the whole run, including those before it was resumed
+  std::int64_t whole_epochs_ = 0;    // of epochs_; max_steps may cut the last one short
+  bool epoch_ends_ = true;           // with the last step
 
   std::optional<Timeline> own_timeline_;
   const Timeline* timeline_ = nullptr;
@@ -140,6 +142,7 @@ void RunPage::abort(const std::string& why) { contents_->abort(why); }
 void RunPage::Contents::start(const TrainingStart& start) {
   const bool first = std::exchange(module_, start.module) == nullptr;
   epochs_ = start.position.epochs;
+  whole_epochs_ = std::ssize(epochs_);
   last_step_ = start.position.step;
   // A second train() goes on with the page, maybe from an earlier checkpoint.
   std::erase_if(steps_, [&](const PageStep& s) { return s.step > last_step_; });
@@ -193,6 +196,7 @@ std::string RunPage::Contents::data() const {
 void RunPage::Contents::step(const StepReport& r) {
   constexpr std::int64_t kWarmUp = 3, kWindow = 20;
   last_step_ = r.step;
+  epoch_ends_ = r.batch == r.batches;
   const PageStep step{r.step, r.epoch, 1, r.loss, r.learning_rate, r.images_per_second};
   if (steps_.empty() || steps_.back().count >= each_ || steps_.back().step != r.step - 1) {
     steps_.push_back(step);
@@ -225,6 +229,7 @@ void RunPage::Contents::step(const StepReport& r) {
 // Ends a shorter timeline with its epoch, which is reported after its tests.
 void RunPage::Contents::epoch(const EpochReport& report) {
   epochs_.push_back(report);
+  whole_epochs_ += epoch_ends_ ? 1 : 0;
   if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
   write_now_and_then();
 }
@@ -279,16 +284,18 @@ void RunPage::Contents::end(const TrainingResult& result) {
   const bool known = module_ != nullptr && std::ranges::all_of(module_->parameters(), &Parameter::shape_known);
   if (known) {
     look_at_layers();
+    page.hashes.emplace_back("weights", weights_sha256(*module_));
     try {
       std::optional<AveragedWeights> averaged;
       if (trainer_.average()) averaged.emplace(*trainer_.average());
+      if (averaged) page.hashes.emplace_back("average of the weights", weights_sha256(*module_));
       const std::chrono::milliseconds limit = result.stopped ? std::chrono::seconds(3) : std::chrono::seconds(15);
       if (options_.data && options_.data->validation)
         page.results = examine(*module_, *options_.data, training(), limit);
+      if (page.results) page.results->averaged = averaged.has_value();
     } catch (const std::exception& error) {
       page.status += fmt::format("; the test examples could not be shown: {}", error.what());
     }
-    page.hashes.emplace_back("weights", weights_sha256(*module_));
   }
   write(std::move(page));
 }
@@ -336,7 +343,7 @@ void RunPage::Contents::add_facts(ReportPage& page) const {
     page.headline.emplace_back("loss", plain_number(steps_.back().loss));
   }
   page.headline.emplace_back("steps", with_commas(last_step_));
-  page.headline.emplace_back("epochs", fmt::format("{} of {}", epochs_.size(), training().epochs));
+  page.headline.emplace_back("epochs", fmt::format("{} of {}", whole_epochs_, training().epochs));
   if (seconds > 0) page.headline.emplace_back("training time", minutes_text(seconds));
   if (!steps_.empty()) {
     page.headline.emplace_back("examples per second", with_commas(std::llround(steps_.back().images_per_second)));

@@ -39,8 +39,8 @@ void TrainingBoard::start(const TrainingStart& start) {
   module_ = start.module;
   reported_ = start.position.step;
   const bool begins = reported_ == 0;
-  board_.emplace(options_.folder,
-                 TensorBoardOptions{.purge_step = begins ? std::nullopt : std::optional(reported_ + 1)});
+  // A new run hides all of an earlier one in the folder, which may have been killed before its first checkpoint.
+  board_.emplace(options_.folder, TensorBoardOptions{.purge_step = begins ? 0 : reported_ + 1});
   // Four spaces make it code in Markdown, which keeps it as it is.
   if (begins) board_->add_text("recipe", "    " + start.recipe->json());
   if (begins && first_.defined()) show_model();

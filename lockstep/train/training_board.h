@@ -20,7 +20,7 @@ class TrainingBoard final : public StepObserver {
       : options_(std::move(options)), data_(data), first_(std::move(first)) {}
 
   std::string label() const override { return "the file for TensorBoard"; }
-  // Tells TensorBoard to hide what earlier files of the folder have after the run's position, if the run goes on.
+  // Tells TensorBoard to hide what earlier files of the folder have after the run's position; all, if the run is new.
   void start(const TrainingStart& start) override;
   // Returns whether histograms of weights and gradients are written for the step.
   bool observes(std::int64_t step) const override;

@@ -63,7 +63,7 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
       .seconds = 0.1,
       .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
       .epochs = {{1, 0.7, 1.0 / 7, {5, 6}, {{.name = "perplexity", .value = 1.0 / 3}, {.name = "odd", .value = NAN}}},
-                 {2, 1e-9, 0}}};
+                 {.epoch = 2, .seconds = 1e-9, .data_seconds = 1e-10}}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -91,6 +91,7 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   EXPECT_TRUE(std::isnan(run.position.epochs[0].metrics[1].value));
   EXPECT_TRUE(run.position.epochs[1].metrics.empty());
   EXPECT_EQ(run.position.epochs[1].epoch, 2);
+  EXPECT_EQ(run.position.epochs[1].data_seconds, 1e-10);
   EXPECT_EQ(other.optimizer.steps(), 2);
   EXPECT_EQ(weights_sha256(other.net), weights_sha256(job.net));
   // Moments and their count are there, too: the next steps are the same.

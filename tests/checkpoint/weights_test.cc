@@ -274,5 +274,24 @@ TEST(Weights, OfACheckpointOrAFolderOfThem) {
   EXPECT_ERROR(load_weights(folder / "averaged", other), "there is no valid checkpoint");
 }
 
+// The average has the first name alone of a parameter that layers share.
+TEST(Weights, OfAnAverageHaveAllNamesOfAParameter) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  Sequential net;
+  auto shared = std::make_shared<Linear>(LinearOptions{.in_features = 2, .out_features = 2, .bias = false});
+  net.append(shared).append(shared);
+  net.initialize(Normal{1}, runtime.devices());
+  Sgd sgd(net.parameters(), {});
+  const std::vector<float> expected{1, 2, 3, 4};
+  StateDict average{{"0.weight", Tensor::from(expected, {2, 2})}};
+  save_checkpoint(folder.path(), net, sgd, {.step = 1}, {}, {.average = average});
+  load_weights(folder.path(), net);
+  EXPECT_EQ(shared->weight.host_data().to_vector<float>(), expected);
+  shared->weight.set_data(Tensor::from(std::vector<float>(4), {2, 2}));
+  EXPECT_TRUE(load_matching_weights(folder.path(), net).missing.empty());
+  EXPECT_EQ(shared->weight.host_data().to_vector<float>(), expected);
+}
+
 }  // namespace
 }  // namespace lockstep

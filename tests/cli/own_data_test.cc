@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <regex>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -311,6 +312,21 @@ TEST_F(OwnData, TheFinderSuggestsOneRate) {
   EXPECT_THAT(train(data, {"--find-lr", "40", "--save", folder_ / "run"}).err, HasSubstr("--save: not with --find-lr"));
   EXPECT_THAT(train(data, {"--find-lr", "40", "--warmup", "3"}).err,
               HasSubstr("--warmup changes nothing with --find-lr"));
+  // The head's rate keeps its ratio to --lr, which therefore has an effect.
+  const ToolResult head = train(data, {"--find-lr", "40", "--lr", "0.001", "--head-lr", "0.001"});
+  ASSERT_EQ(head.status, 0) << head.err;
+  EXPECT_THAT(head.err, ::testing::Not(HasSubstr("--lr changes nothing")));
+  const std::string last = lines(head.out).back();
+  std::smatch rates;
+  ASSERT_TRUE(std::regex_match(last, rates, std::regex("suggested: --lr (\\S+) --head-lr (\\S+)"))) << last;
+  EXPECT_EQ(rates[1], rates[2]);
+}
+
+TEST_F(OwnData, TheEpochsFollowFromTheExamplesThatTrain) {
+  const ToolResult result =
+      train(table("t.csv", "kind", 2000), {"--limit-train", "64", "--max-steps", "1", "--save", folder_ / "run"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(folder_.read("run/run.toml"), HasSubstr("\nepochs = 100\n"));
 }
 
 TEST_F(OwnData, ATextGoesOn) {
@@ -321,6 +337,8 @@ TEST_F(OwnData, ATextGoesOn) {
   const ToolResult trained = train(folder_ / "t.txt", {"--save", run, "--context", "16", "--layers", "1", "--width",
                                                        "16", "--heads", "2", "--epochs", "2"});
   ASSERT_EQ(trained.status, 0) << trained.err;
+  const ToolResult exported = run_tool({"export", "--run", run, folder_ / "text.onnx"});
+  EXPECT_THAT(exported.out, HasSubstr("text.onnx: input [batch, 16] -> probabilities [batch, 16, ")) << exported.err;
   const ToolResult eval = run_tool({"eval", "--run", run});
   EXPECT_THAT(eval.out, HasSubstr("\nperplexity: ")) << eval.err;
   EXPECT_EQ(fmt::format("{:.2f}", std::stod(eval.out.substr(10))), lines(trained.out).back().substr(10, 4));

@@ -46,6 +46,7 @@ TEST(Report, ShowsARunThatContinues) {
   ASSERT_EQ(run_tool(with({"--max-steps", "3"})).status, 0);
   const std::string first = folder.read("run/report.html");
   EXPECT_EQ(steps_of(first), (std::vector<int>{1, 2, 3}));
+  EXPECT_THAT(first, HasSubstr("<b>0 of 3</b><span>epochs</span>"));  // the first is cut short
   const ToolResult resumed = run_tool(with({"--resume", folder / "run"}));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   const std::string page = folder.read("run/report.html");
@@ -71,6 +72,17 @@ TEST(Report, ShowsARunThatContinues) {
   EXPECT_EQ(weights(shown), expected);
   for (const char* part : {"finished at ", "<h3>Command</h3>", "<th>host</th>", " --report-origin"}) {
     EXPECT_THAT(folder.read("elsewhere/report.html"), HasSubstr(part));
+  }
+}
+
+TEST(Report, ShowsTheAverageThatWasTested) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_tool(train_arguments(data, {"--average", "0.5", "--report", folder / "page"})).status, 0);
+  const std::string page = folder.read("page/report.html");
+  for (const char* part : {"with the average of the weights at the end", "<th>weights</th>",
+                           "<th>average of the weights</th>", "<b>2 of 2</b><span>epochs</span>"}) {
+    EXPECT_THAT(page, HasSubstr(part));
   }
 }
 

@@ -44,6 +44,33 @@ TEST_F(Sweep, AnotherBestIsAnotherRun) {
   EXPECT_EQ(std::distance(begin(folders), end(folders)), 2);
 }
 
+// `predict` takes the checkpoint in the folder best.
+TEST_F(Sweep, ARunWithABestEpochHasItsResults) {
+  ASSERT_EQ(sweep({"--lr", "0.1"}, {"--save-best", "--min-delta", "1000"}).status, 0);
+  const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();
+  const auto result = nlohmann::json::parse(std::ifstream(run / "result.json"));
+  const auto epochs = events(run / "log.jsonl", "epoch");
+  ASSERT_EQ(epochs.size(), 2U);
+  EXPECT_NE(epochs[0].at("train_loss"), epochs[1].at("train_loss"));
+  EXPECT_EQ(result.at("train_loss"), epochs[0].at("train_loss"));
+  EXPECT_EQ(result.at("metrics").at("accuracy"), epochs[0].at("test_acc"));
+}
+
+TEST_F(Sweep, AFalseFlagReplacesThatOfTheConfig) {
+  folder_.write("run.toml", "drop-last = true\n");
+  const ToolResult result = sweep({"--drop-last", "true,false"}, {"--config", folder_ / "run.toml"});
+  ASSERT_EQ(result.status, 0) << result.err << result.out;
+  const std::filesystem::directory_iterator folders(folder_ / "results");
+  EXPECT_EQ(std::distance(begin(folders), end(folders)), 2);
+}
+
+TEST_F(Sweep, MayLeaveOutThePages) {
+  ASSERT_EQ(sweep({"--lr", "0.1"}, {"--report", "none"}).status, 0);
+  const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();
+  EXPECT_TRUE(std::filesystem::exists(run / "result.json"));
+  EXPECT_FALSE(std::filesystem::exists(run / "report.html"));
+}
+
 TEST_F(Sweep, ARunThatWasKilledGoesOn) {
   ASSERT_EQ(sweep({"--lr", "0.1"}, {"--save-every", "3"}).status, 0);
   const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();
@@ -102,6 +129,7 @@ TEST_F(Sweep, ArgumentsThatDoNotFit) {
            {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
            {{"sweep", "--lr", "1,2", "--", "train", "--export=w"}, "sweep: takes no --export: each run would replace"},
            {{"sweep", "--lr", "1,2", "--", "train", "--metrics-file=m"}, "sweep: takes no --metrics-file: each run"},
+           {{"sweep", "--lr", "1,2", "--", "train", "--report", "x"}, "sweep: takes no --report: each run"},
            {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
            {{"sweep", "--lr", "1,,2", "--", "train"}, "--lr: found '1,,2', which has an empty value"},
            {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},

@@ -235,6 +235,19 @@ TEST_F(Train, ARunThatDoesNotGetItsFolderWritesNothing) {
   EXPECT_EQ(events(hashes, "weights").at(0).at("step"), 1);
 }
 
+TEST_F(Train, ATraceThatCannotBeWrittenLosesNoWeights) {
+  const std::filesystem::path place = folder_ / "place", net = folder_ / "net", log = folder_ / "log";
+  std::filesystem::create_directories(place);
+  Tool tool(
+      train_arguments(data_, {"--export", net, "--trace", place / "trace.json", "--epochs", "1000000", "--log", log}));
+  EXPECT_TRUE(wait_until([&] { return !events(log, "step").empty(); }));
+  std::filesystem::remove_all(place);
+  tool.send(SIGTERM);
+  EXPECT_EQ(tool.wait().status, 1);
+  ASSERT_TRUE(std::filesystem::exists(net));
+  EXPECT_FALSE(read_safetensors(net).tensors.empty());
+}
+
 TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {
   const std::filesystem::path save = folder_ / "save", file = folder_ / "average", log = folder_ / "log";
   // Nothing is learned, so nothing improves.

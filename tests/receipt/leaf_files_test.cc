@@ -28,6 +28,8 @@ TEST(StateLeaves, ComeBackByStepAndRoot) {
   EXPECT_EQ(read_state_leaves(folder / "leaves", 2, merkle_root(one)), std::nullopt);
   StateLeaves(folder / "leaves", 1);
   EXPECT_EQ(read_state_leaves(folder / "leaves", 2, merkle_root(other)), std::nullopt);
+  StateLeaves(folder / "leaves", -1);
+  EXPECT_EQ(std::filesystem::file_size(folder / "leaves"), 0U);
 }
 
 TEST(StateLeaves, ACountThatTheFileCannotHoldTakesNoMemory) {

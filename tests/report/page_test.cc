@@ -105,6 +105,20 @@ TEST(ReportPage, HoldsAnyTextsAndReferencesNothing) {
   EXPECT_THAT(html, HasSubstr("<b>ab</b>"));
 }
 
+// A checkpoint of an older version does not know how long an epoch waited.
+TEST(ReportPage, WaitsAreThoseOfEpochsThatHaveThem) {
+  ReportPage page = full_page();
+  page.epochs.push_back({.epoch = 2, .seconds = 50, .data_seconds = NAN});
+  EXPECT_THAT(report_html(page), HasSubstr("devices waited for data for at most 0.5 s, 25.0 % of the time"));
+}
+
+TEST(ReportPage, SaysWhoseResultsItShows) {
+  ReportPage page = full_page();
+  EXPECT_THAT(report_html(page), HasSubstr("test examples, with the weights at the end of the run."));
+  page.results->averaged = true;
+  EXPECT_THAT(report_html(page), HasSubstr("test examples, with the average of the weights at the end of the run."));
+}
+
 // The policy has the hashes of what a browser takes from the page.
 TEST(ReportPage, ItsPolicyAllowsItsOwnScriptAndStyleAlone) {
   const std::string html = report_html(full_page());

@@ -287,6 +287,18 @@ TEST(TensorBoard, ShowsATrainingRun) {
   EXPECT_ERROR(train(folder / "file/board", nullptr), "cannot create the folder");
 }
 
+// A run that was killed before its first checkpoint starts anew in its folder.
+TEST(TensorBoard, ANewRunHidesAnEarlierOne) {
+  const TemporaryFolder folder;
+  SmallJob(1, {.epochs = 1, .tensorboard = {.folder = folder.path()}}).trainer->train();
+  std::vector<double> purged;
+  for (const std::string& record : records_of(std::filesystem::directory_iterator(folder.path())->path())) {
+    const Fields event = fields_of(record);
+    if (event.bytes.contains(7)) purged.push_back(event.numbers.at(2));  // the session's start
+  }
+  EXPECT_EQ(purged, std::vector<double>{0});
+}
+
 // Those of f16 have no loss scale. A scale that is too large makes them infinite, and then they have no histogram.
 TEST(TensorBoard, ShowsGradientsAsTheyAre) {
   const TemporaryFolder folder;

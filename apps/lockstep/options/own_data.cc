@@ -128,7 +128,7 @@ std::string open_own_data(TrainOptions& o, const CLI::App& app) {
   if (!is_given(app, "--batch-size")) o.trainer.batch_size = 32;
   if (!is_given(app, "--optimizer")) o.optimizer = "adam";
   if (!is_given(app, "--lr")) o.lr = o.optimizer == "sgd" ? 0.01 : 0.001;
-  if (!is_given(app, "--epochs")) o.trainer.epochs = epochs_of(o.source->all_train, o.trainer.batch_size);
+  if (!is_given(app, "--epochs")) o.trainer.epochs = epochs_of(o.source->train->size(), o.trainer.batch_size);
   return "";
 }
 

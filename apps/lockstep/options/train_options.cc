@@ -181,6 +181,8 @@ void TrainOptions::check_finder(const CLI::App& app) {
                                                    : nullptr;
   if (other) throw UsageError(fmt::format("{}: not with --find-lr", other));
   for (const char* name : {"--lr", "--schedule", "--warmup", "--epochs", "--max-steps", "--metrics", "--watch"}) {
+    // The head's rate keeps its ratio to --lr.
+    if (head_lr && name == std::string_view("--lr")) continue;
     if (is_given(app, name)) notices.push_back(fmt::format("{} changes nothing with --find-lr", name));
   }
 }
