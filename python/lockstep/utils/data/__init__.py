@@ -2,9 +2,9 @@
 
 The order of the examples depends on manual_seed() (or on `generator`) and the epoch, as in the C++ library: a C++
 loader with the same seed has the same batches. Each further loader that shuffles has an order of its own. Workers are
-threads. A data set of the C++ library (lockstep.datasets,
-TensorDataset) makes its batches without the interpreter, unless a derived class defines __getitem__, __getitems__, or
-__len__. A loop uses the attributes of a data set as they are when it begins.
+threads. A data set of the C++ library (lockstep.datasets, TensorDataset) makes its batches without the interpreter,
+unless a derived class defines __getitem__, __getitems__, or __len__. A loop uses the attributes of a data set as they
+are when it begins.
 """
 
 import bisect
