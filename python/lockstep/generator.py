@@ -6,8 +6,47 @@
 """
 
 import struct
+import threading
 
 from . import _core
+from ._core import internal as _internal
+
+
+class Orders:
+    """Numbers the samplers whose orders follow from one seed, in the order of their first loops."""
+
+    def __init__(self):
+        self.next = 0
+        self._resumed = self._saved = 0  # From the first to below the second, samplers of a saved state have numbers.
+
+    def take(self, epoch_is_set):
+        """Return the next number.
+
+        After restore(), a sampler whose epoch the program has set goes on as one of the process that saved the state.
+        """
+        if epoch_is_set and self._resumed < self._saved:
+            self._resumed += 1
+            return self._resumed - 1
+        self.next += 1
+        return self.next - 1
+
+    def restore(self, saved, before):
+        """Go back to where `next` was `saved`. before: the Orders until now, whose samplers keep their numbers."""
+        begun = before.next if before._resumed == before._saved else before._resumed
+        self._resumed, self._saved, self.next = min(begun, saved), saved, saved
+
+
+_of_thread = threading.local()
+
+
+def orders_of(generator):
+    """Return the Orders of this generator, or of manual_seed(), which begins anew. Each thread counts its own."""
+    if generator is not None:
+        return generator._orders
+    seeding = _internal.seeding_number()
+    if getattr(_of_thread, "seeding", None) != seeding:
+        _of_thread.seeding, _of_thread.orders = seeding, Orders()
+    return _of_thread.orders
 
 
 class Generator:
@@ -15,10 +54,12 @@ class Generator:
 
     def __init__(self, device="cpu"):
         self._seed = self._draws = 0
+        self._orders = Orders()
 
     def manual_seed(self, seed):
         """Set the seed, and return the generator."""
         self._seed, self._draws = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
+        self._orders = Orders()
         return self
 
     def _next(self):
@@ -36,12 +77,13 @@ class Generator:
         return self.manual_seed(secrets.randbits(63))._seed
 
     def get_state(self):
-        """Return the seed and the count as bytes."""
-        return _core.tensor(list(struct.pack("<2Q", self._seed, self._draws)), dtype=_core.uint8)
+        """Return the seed and the counts as bytes."""
+        return _core.tensor(list(struct.pack("<3Q", self._seed, self._draws, self._orders.next)), dtype=_core.uint8)
 
     def set_state(self, new_state):
         """Go back to a state of get_state()."""
         data = bytes(new_state.tolist())
-        if len(data) != 16:
+        if len(data) not in (16, 24):  # 16: of an older version
             raise TypeError("Generator.set_state: expected a result of get_state()")
-        self._seed, self._draws = struct.unpack("<2Q", data)
+        self._seed, self._draws, orders = struct.unpack("<3Q", data.ljust(24, b"\0"))
+        self._orders.restore(orders, self._orders)

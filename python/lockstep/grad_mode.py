@@ -91,7 +91,7 @@ class inference_mode(no_grad):
 
 
 class set_grad_enabled(Mode):
-    """Sets the mode at once, as a function; in a `with` statement, until its end."""
+    """Sets the mode at once, as a function; in a `with` statement, until its end; in the function that it decorates."""
 
     def __init__(self, mode):
         super().__init__(bool(mode))
@@ -102,3 +102,10 @@ class set_grad_enabled(Mode):
         self._outer.append(self._before)
         _set_grad_enabled(self.mode)
         return self
+
+    def _again(self):
+        return type(self)(self.mode)
+
+    def __call__(self, function):
+        _set_grad_enabled(self._before)  # the mode is that of the function alone
+        return super().__call__(function)

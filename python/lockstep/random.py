@@ -5,6 +5,7 @@ import struct
 
 from . import _core
 from ._core import internal as _internal, manual_seed  # noqa: F401
+from .generator import orders_of as _orders_of
 
 
 def initial_seed():
@@ -22,8 +23,9 @@ def seed():
 
 
 def get_rng_state():
-    """Return the state of this thread's random numbers as bytes: for draws, dropout, and initial values."""
+    """Return the state of this thread's random numbers as bytes: of draws, dropout, initial values, new loaders."""
     words = _internal.random_state()
+    words[2] |= _orders_of(None).next << 32  # beside the number of parameters
     return _core.tensor(list(struct.pack(f"<{len(words)}Q", *words)), dtype=_core.uint8)
 
 
@@ -32,7 +34,10 @@ def set_rng_state(new_state):
     data = bytes(new_state.tolist()) if isinstance(new_state, _core.Tensor) and new_state.dim() == 1 else b""
     if len(data) < 24 or len(data) % 8:
         raise TypeError("set_rng_state: expected a result of get_rng_state()")
-    _internal.set_random_state(list(struct.unpack(f"<{len(data) // 8}Q", data)))
+    words, before = list(struct.unpack(f"<{len(data) // 8}Q", data)), _orders_of(None)
+    count, words[2] = words[2] >> 32, words[2] & 0xFFFFFFFF
+    _internal.set_random_state(words)
+    _orders_of(None).restore(count, before)
 
 
 @contextlib.contextmanager

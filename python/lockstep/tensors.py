@@ -1,5 +1,7 @@
 """Additions to the methods of _core.Tensor: how tensors print, copy, and pickle."""
 
+from copy import deepcopy
+
 from . import _core
 from .printing import text_of
 
@@ -29,6 +31,25 @@ def _deepcopy(self, memo):
     if self.requires_grad:
         copy.requires_grad_()
     memo[id(self)] = copy
+    # As in PyTorch, the copy of a parameter has neither.
+    if not isinstance(self, _core.Parameter):
+        if self.grad is not None:
+            copy.grad = deepcopy(self.grad, memo)
+        if getattr(self, "__dict__", None):
+            copy.__dict__.update(deepcopy(self.__dict__, memo))
+    return copy
+
+
+def _copy(self):
+    """Return a tensor that shares the memory, as copy.copy() of PyTorch."""
+    if isinstance(self, _core.Parameter) or not self.is_leaf:
+        raise _core.Error("copy.copy: of a parameter, or of a tensor with a history, expected copy.deepcopy(x), or "
+                          "x.detach()")
+    copy = self.detach()
+    if self.requires_grad:
+        copy.requires_grad_()
+    if getattr(self, "__dict__", None):
+        copy.__dict__.update(self.__dict__)
     return copy
 
 
@@ -65,3 +86,4 @@ _core.dtype.__reduce__ = lambda self: (_dtype, (repr(self).split(".")[1],))
 _core.Tensor.__repr__ = text_of
 _core.Tensor.__reduce_ex__ = _reduce
 _core.Tensor.__deepcopy__ = _deepcopy
+_core.Tensor.__copy__ = _copy

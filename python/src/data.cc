@@ -239,8 +239,21 @@ void set_random_state(const std::vector<std::uint64_t>& words) {
   random.seeding()->count(words[2]);
 }
 
+// Returns a number that changes in this thread with each manual_seed(), which makes another Seeding.
+std::uint64_t seeding_number() {
+  thread_local std::weak_ptr<Seeding> last;
+  thread_local std::uint64_t number = 0;
+  const std::shared_ptr<Seeding> now = current_seeding();
+  if (last.lock() != now) {
+    last = now;
+    ++number;
+  }
+  return number;
+}
+
 void add_orders(py::module_& m) {
   m.def("default_seed", [] { return default_seed("data loader"); });
+  m.def("seeding_number", seeding_number);
   m.def("random_state", random_state, released());
   m.def("set_random_state", set_random_state, "words"_a, released());
   m.def(
@@ -307,7 +320,7 @@ void add_data(py::module_& package) {
                                        .drop_last = drop_last,
                                        .pin_for = pin_for.value_or(kHost),
                                        .workers = workers,
-                                       .prefetch = prefetch};
+                                       .prefetch = workers > 0 ? prefetch : DataLoaderOptions().prefetch};
              return std::make_unique<BatchLoop>(as_dataset(data), std::move(order), std::move(options), epoch,
                                                 std::move(splitter));
            }),

@@ -10,7 +10,7 @@ namespace {
 
 thread_local Keeping* innermost = nullptr;
 
-constexpr const char* kKept = "_kept";
+constexpr const char* kKept = "_lockstep_kept";
 
 // The collector's view of a cell: one object for each cell.
 struct Kept {

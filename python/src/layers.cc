@@ -2,6 +2,37 @@
 #include "layers.h"
 
 namespace lockstep::python {
+
+// Padding whose attribute is the word that was given.
+template <std::size_t N>
+struct PaddingOrWord : ConvPadding<N> {
+  std::string word;
+};
+
+}  // namespace lockstep::python
+
+namespace pybind11::detail {
+
+template <std::size_t N>
+struct type_caster<lockstep::python::PaddingOrWord<N>> {
+  using Padding = lockstep::python::ConvPadding<N>;
+  PYBIND11_TYPE_CASTER(lockstep::python::PaddingOrWord<N>, make_caster<Padding>::name);
+  bool load(handle source, bool convert) {
+    make_caster<Padding> padding;
+    if (!padding.load(source, convert)) return false;
+    value.values = cast_op<Padding&>(padding).values;
+    if (isinstance<str>(source)) value.word = source.cast<std::string>();
+    return true;
+  }
+  static handle cast(const lockstep::python::PaddingOrWord<N>& padding, return_value_policy policy, handle parent) {
+    if (!padding.word.empty()) return str(padding.word).release();
+    return make_caster<Padding>::cast(padding, policy, parent);
+  }
+};
+
+}  // namespace pybind11::detail
+
+namespace lockstep::python {
 namespace {
 
 PadMode pad_mode(const std::string& name) {
@@ -17,7 +48,8 @@ void add_conv(py::module_& m, const char* name) {
   add_layer<M>(
       m, name,
       [](std::int64_t in_channels, std::int64_t out_channels, Extents<N> kernel_size, Extents<N> stride,
-         ConvPadding<N> padding, Extents<N> dilation, std::int64_t groups, bool bias, const std::string& padding_mode) {
+         PaddingOrWord<N> padding, Extents<N> dilation, std::int64_t groups, bool bias,
+         const std::string& padding_mode) {
         return typename M::Options{.in_channels = in_channels,
                                    .out_channels = out_channels,
                                    .kernel_size = kernel_size.in_options(),

@@ -242,6 +242,33 @@ void set_mode(const ModuleTree& tree, Module& module) {
   });
 }
 
+// Returns what PyTorch's layer has as the attribute of this argument; `given`: the arguments up to this one.
+py::object attribute_of(std::string_view name, const py::object& value, const py::dict& given) {
+  if (name == "padding_idx" && !value.is_none() && value < py::int_(0)) {
+    return value + py::object(given["num_embeddings"]);
+  }
+  // LPPool2d keeps None.
+  const bool is_window = given.contains("kernel_size") && !given.contains("norm_type");
+  if (name == "stride" && value.is_none() && is_window) return given["kernel_size"];
+  if ((name == "kdim" || name == "vdim") && value.is_none()) return given["embed_dim"];
+  if (name == "output_size" && py::isinstance<py::tuple>(value)) {
+    py::list sizes;
+    for (const py::handle size : value) sizes.append(size.equal(py::int_(-1)) ? py::handle(Py_None) : size);
+    return py::tuple(sizes);
+  }
+  if (name == "activation" && py::isinstance<py::str>(value)) {
+    return py::module_::import("lockstep._core").attr("functional").attr(value);
+  }
+  return value;
+}
+
+// Adds a module that is an argument, such as an activation, as a child. That of a wrapper is one already.
+void add_child(const ModuleTree& tree, const char* name, const std::shared_ptr<Module>& module) {
+  for (const auto& child : tree.children())
+    if (child.module == module.get()) return;
+  tree.set_child(name, module);
+}
+
 }  // namespace
 
 void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
@@ -266,9 +293,11 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
     if (tree.find(name) != ModuleTree::Entry::none) continue;
     // layer.bias is the parameter; in recurrent layers it is the option whether there are such parameters.
     const bool no_bias = std::string_view(name) == "bias" && value.is(py::bool_(false));
-    attributes[name] = no_bias && dynamic_cast<RecurrentModule*>(&module) == nullptr ? py::none() : value;
+    attributes[name] =
+        no_bias && dynamic_cast<RecurrentModule*>(&module) == nullptr ? py::none() : attribute_of(name, value, given);
+    if (py::isinstance<Module>(value)) add_child(tree, name, value.cast<std::shared_ptr<Module>>());
   }
-  attributes["_arguments"] = given;
+  attributes["_lockstep_arguments"] = given;  // a name that no class of the program has
   if (!device.is_none()) {
     const auto wanted = device.cast<Device>();
     if (devices() != std::vector{wanted}) module.to(std::vector{wanted});

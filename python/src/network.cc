@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "functions.h"
+#include "lockstep/autograd/autocast.h"
 #include "operators.h"
 
 namespace lockstep::python {
@@ -65,7 +66,8 @@ void add_network(const FunctionsOf& f) {
       "x2"_a, "p"_a = 2.0, "compute_mode"_a = py::none(),
       "The distance of each row of x1 from each row of x2: [.., m, k], [.., n, k] -> [.., m, n]. All modes compute the "
       "differences, without a matrix product.");
-  const auto sum_of = [](const Tensor& x, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  const auto sum_of = [](const Tensor& added, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+    const Tensor x = autocast(added);  // f32 beside bf16 would make the sum f32
     const Tensor scaled = alpha == 1 ? product : product * alpha;
     if (beta == 0) return scaled;
     return (beta == 1 ? x : x * beta) + scaled;

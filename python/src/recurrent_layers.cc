@@ -29,10 +29,14 @@ ModuleClass<M> add_cell(py::module_& m, const char* name) {
 
 // `activation` is a name, a function of the library, or a function of the program.
 std::function<Tensor(const Tensor&)> activation_of(const py::object& activation) {
-  const py::object name =
-      py::isinstance<py::str>(activation) ? activation : py::getattr(activation, "__name__", py::none());
-  if (name.equal(py::str("relu"))) return [](const Tensor& x) { return relu(x); };
-  if (name.equal(py::str("gelu"))) return [](const Tensor& x) { return gelu(x); };
+  const auto is = [&](const char* name) {
+    if (py::isinstance<py::str>(activation)) return activation.equal(py::str(name));
+    // Those of lockstep and lockstep.nn.functional. A function of the program may have the same name.
+    const auto core = py::module_::import("lockstep._core");
+    return activation.is(py::getattr(core, name, py::none())) || activation.is(core.attr("functional").attr(name));
+  };
+  if (is("relu")) return [](const Tensor& x) { return relu(x); };
+  if (is("gelu")) return [](const Tensor& x) { return gelu(x); };
   check(PyCallable_Check(activation.ptr()) == 1, "transformer: activation '{}', expected 'relu', 'gelu', or a function",
         std::string(py::str(activation)));
   return function_of<Tensor(const Tensor&)>("activation", activation);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <string_view>
 
 #include "creation.h"
 #include "numpy.h"
@@ -6,15 +7,32 @@
 namespace lockstep::python {
 namespace {
 
+// Returns the type of a number alone: Python's fractions are f32, and NumPy's numbers have their own type if the
+// library has it.
+DType type_of(py::handle item, const Scalar& number) {
+  const std::string_view name = Py_TYPE(item.ptr())->tp_name;
+  if (name == "numpy.float64") return DType::f64;
+  if (name == "numpy.float16") return DType::f16;
+  if (name == "numpy.uint8") return DType::u8;
+  return number.is_bool() ? DType::boolean : number.is_whole() ? DType::i64 : DType::f32;
+}
+
+// Returns the type of numbers of both types, as PyTorch does.
+DType common_type(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
+  return a == DType::i64 || b == DType::i64 ? DType::i64 : DType::u8;
+}
+
 // The numbers in nested lists, in plain order.
 struct Numbers {
   std::vector<std::int64_t> extents;
   std::vector<Scalar> all;
-  bool fractions = false, whole = false;  // otherwise bools
+  DType type = DType::f32;  // of no numbers
 
-  void add(const Scalar& number) {
-    fractions |= !number.is_whole();
-    whole |= number.is_whole() && !number.is_bool();
+  void add(const Scalar& number, DType its) {
+    type = all.empty() ? its : common_type(type, its);
     all.push_back(number);
   }
 
@@ -22,7 +40,7 @@ struct Numbers {
     Scalar number;
     if (read_number(item, number)) {
       check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
-      return add(number);
+      return add(number, type_of(item, number));
     }
     if (py::isinstance<Tensor>(item) || is_array(item)) {
       const Tensor x = py::isinstance<Tensor>(item) ? item.cast<Tensor>() : tensor_of_array(item, true);
@@ -32,7 +50,7 @@ struct Numbers {
                : x.dtype() == DType::u8      ? Scalar(x.item<std::uint8_t>())
                                              : Scalar(x.item<std::int64_t>());
       check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
-      return add(number);
+      return add(number, x.dtype());
     }
     if (py::isinstance<py::str>(item) || !py::isinstance<py::sequence>(item)) {
       throw py::type_error(fmt::format("tensor: data has a {}, expected numbers, lists of numbers, or an array",
@@ -48,8 +66,6 @@ struct Numbers {
           extents[depth]);
     for (const py::handle inner : list) read(inner, depth + 1);
   }
-
-  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::boolean; }
 };
 
 // Returns whether the innermost first element of nested lists is a NumPy array with axes.
@@ -79,7 +95,7 @@ Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) 
   Numbers numbers;
   numbers.read(data, 0);
   const Shape shape{std::span<const std::int64_t>(numbers.extents)};
-  const DType type = dtype.value_or(numbers.type());
+  const DType type = dtype.value_or(numbers.type);
   return visit_dtype(type, [&](auto zero) -> Tensor {
     using T = decltype(zero);
     std::vector<T> values;

@@ -157,3 +157,12 @@ def test_a_step_that_is_left_out_leaves_nothing_behind(factor, scaled):
         loss.backward()
         sgd.step()
     assert net.weight.item() == 0.75
+
+
+def test_sums_with_products_are_of_the_types_of_autocast():
+    a, b = torch.rand(2, 2), torch.rand(3, 2, 2)
+    with torch.autocast("cpu"):
+        assert torch.addmm(a[0], a, a).dtype == a.addmm(a, a, beta=2).dtype == torch.bfloat16
+        assert torch.baddbmm(b, b, b).dtype == torch.bfloat16
+        assert a.double().addmm(a.double(), a.double()).dtype == torch.float64
+    assert torch.addmm(a[0], a, a).dtype == torch.float32

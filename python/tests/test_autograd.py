@@ -571,3 +571,21 @@ def test_old_names():
     with torch.autograd.set_detect_anomaly(True), torch.autograd.detect_anomaly():
         (v * 2).sum().backward()
     assert v.grad.tolist() == [2, 2]
+
+
+def test_set_grad_enabled_is_a_decorator():
+    x = torch.ones(1, requires_grad=True)
+
+    @torch.set_grad_enabled(False)
+    def without(x):
+        return x * 2
+
+    @torch.set_grad_enabled(False)
+    def steps(x):
+        yield x * 2
+        yield x * 3
+
+    assert torch.is_grad_enabled() and not without(x).requires_grad and not without(x).requires_grad
+    assert [y.requires_grad for y in steps(x)] == [False, False] and (x * 2).requires_grad
+    with torch.no_grad():
+        assert torch.set_grad_enabled(True)(lambda: x * 2)().requires_grad and not torch.is_grad_enabled()

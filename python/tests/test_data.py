@@ -59,15 +59,148 @@ def test_order_follows_from_seed_and_epoch():
     assert [values(other), values(other)] == [first, second]
     other.set_epoch(1)
     assert values(other) == second
+    torch.manual_seed(0)
     assert values(DataLoader(Squares(), 10, shuffle=True, num_workers=2)) == first
     generator = torch.Generator().manual_seed(3)
     assert values(DataLoader(Squares(), 10, shuffle=True, generator=generator)) != first
+    torch.manual_seed(0)
     batches = DataLoader(Squares(), batch_sampler=BatchSampler(RandomSampler(Squares()), 10, False))
     assert values(batches) == first and values(batches) != first
     batches.set_epoch(0)
     assert values(batches) == first
     torch.manual_seed(1)
     assert values(DataLoader(Squares(), 10, shuffle=True)) != first
+
+
+def orders(make, count=3):
+    return [[int(i) for batch in make() for i in batch] for _ in range(count)]
+
+
+# Equal orders would pair each example with itself.
+@pytest.mark.parametrize("generator", [False, True])
+def test_each_loader_and_sampler_has_an_order_of_its_own(generator):
+    generator = torch.Generator().manual_seed(0) if generator else None
+    seed = generator.manual_seed if generator else torch.manual_seed
+
+    def loader():
+        return DataLoader(range(20), 20, shuffle=True, generator=generator)
+
+    found = [orders(loader, 1) for _ in range(2)]
+    for make in (loader, lambda: [RandomSampler(range(20), generator=generator)],
+                 lambda: [SubsetRandomSampler(range(20), generator=generator)],
+                 lambda: [RandomSampler(range(20), True, generator=generator)],
+                 lambda: [WeightedRandomSampler([1] * 20, 20, generator=generator)]):
+        found += orders(make)
+    assert len(set(map(str, found))) == len(found)
+    seed(0)
+    list(DataLoader(range(20)))  # does not count
+    first, second = loader(), loader()
+    again = [orders(lambda: loop, 1) for loop in (first, second)]
+    assert again == found[:2]
+    # A loader keeps its number in later loops, a further seed, and a copy.
+    seed(0)
+    second.set_epoch(0)
+    third = copy.deepcopy(second)
+    assert orders(lambda: second, 1) == orders(lambda: third, 1) == again[1]
+
+
+def test_a_state_brings_the_orders_back():
+    def loader():
+        return DataLoader(range(20), 20, shuffle=True)
+
+    generator = torch.Generator()
+    for g in (None, generator):
+        get, set_state = (torch.get_rng_state, torch.set_rng_state) if g is None else (g.get_state, g.set_state)
+        orders(loader, 1)
+        state = get()
+        expected = orders(lambda: DataLoader(range(20), 20, shuffle=True, generator=g))
+        set_state(state)
+        assert orders(lambda: DataLoader(range(20), 20, shuffle=True, generator=g)) == expected
+    torch.manual_seed(0)
+    train = loader()
+    first, second = orders(lambda: train, 2)
+    with torch.random.fork_rng():
+        orders(loader)
+    state = torch.get_rng_state()
+    new = orders(loader)
+    # Resumed: the loader whose epoch is set has the number that it had, and new loaders have others.
+    torch.manual_seed(0)
+    torch.set_rng_state(state)
+    assert orders(loader, 1) == new[:1]
+    resumed = loader()
+    resumed.set_epoch(1)
+    assert orders(lambda: resumed, 1) == [second]
+    assert orders(loader, 2) == new[1:]
+
+
+def test_batch_sampler_may_change():
+    for data in (TensorDataset(torch.arange(12.0)), [(float(i),) for i in range(12)]):
+        loader = DataLoader(data, 2)
+        loader.batch_sampler.batch_size = 5
+        assert values(loader) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]] and len(loader) == 3
+        loader.batch_sampler.drop_last = True
+        assert [len(batch) for batch in values(loader)] == [5, 5] and len(loader) == 2
+        assert [len(x) for x, in loader.on(torch.nn.Linear(1, 1), shards=1)] == [5, 5]
+        loader.batch_sampler.sampler = [3, 1, 2, 0, 4, 7]
+        assert values(loader) == [[3, 1, 2, 0, 4]]
+        assert [len(x) for x, in loader.on(torch.nn.Linear(1, 1), shards=1)] == [5]
+        loader.batch_sampler.sampler = iter(range(6))
+        assert values(loader) == [[0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: Subset(d, range(6)), lambda d: ConcatDataset([d])])
+def test_a_loop_without_workers_sees_its_writes(wrap):
+    x = torch.zeros(6)
+    for i, (batch,) in enumerate(DataLoader(wrap(TensorDataset(x)), 1)):
+        assert batch.item() == i
+        x += 1
+
+
+def test_tensors_that_require_a_gradient():
+    x = torch.ones(4, requires_grad=True)
+    data = TensorDataset(x * 2, torch.arange(4))
+    for loader in (DataLoader(data, 2), DataLoader(Subset(data, range(4)), 2)):
+        sum(y.sum() for y, _ in loader).backward(retain_graph=True)
+        assert x.grad.tolist() == [2] * 4
+        x.grad = None
+    x = torch.ones(4)
+    loader = DataLoader(TensorDataset(x), 4)
+    x.requires_grad_()
+    assert next(iter(loader))[0].requires_grad
+    with torch.no_grad():
+        assert not next(iter(loader))[0].requires_grad
+
+
+def test_weights_may_change():
+    weights = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    sampler = WeightedRandomSampler(weights, 3)
+    assert list(sampler) == [0] * 3 and sampler.weights is weights
+    weights[:] = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    assert list(sampler) == [1] * 3
+    sampler.weights = [1.0, 0.0]
+    assert list(sampler) == [0] * 3
+    with pytest.raises(ValueError, match="weights have 2 axes, expected one"):
+        WeightedRandomSampler(torch.ones(2, 2), 1)
+    numpy = pytest.importorskip("numpy")
+    array = numpy.array([1.0, 0.0])
+    sampler = WeightedRandomSampler(array, 3)
+    array[:] = [0, 1]
+    assert list(sampler) == [1] * 3
+    scalars = WeightedRandomSampler([torch.tensor(0.0), torch.tensor(0.1)], 3)
+    assert scalars.weights.tolist()[1] == pytest.approx(0.1)
+
+
+# Also where loaders are made in each epoch, or follow one sampler.
+def test_random_transforms_differ_between_loaders():
+    crop = torch.transforms.RandomCrop(8)
+
+    class Crops(Squares):
+        def __getitem__(self, i):
+            return crop(torch.arange(1024.0).reshape(1, 32, 32))[0, 0, 0]
+
+    sampler = SubsetRandomSampler(range(10))
+    for make in (lambda: DataLoader(Crops(), 10, shuffle=True), lambda: DataLoader(Crops(), 10, sampler=sampler)):
+        assert len({str(sorted(batch.tolist())) for _ in range(3) for batch in make()}) == 3
 
 
 def test_collate_as_pytorch():

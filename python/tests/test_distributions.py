@@ -123,3 +123,10 @@ def test_wrong_parameters_and_values_are_errors():
         D.kl_divergence(D.Normal(0.0, 1.0), D.Uniform(0.0, 1.0))
     with pytest.raises(NotImplementedError, match="Bernoulli: rsample"):
         D.Bernoulli(0.5).rsample()
+
+
+def test_logits_without_a_softmax_are_errors():
+    for logits in ([math.inf, 0.0], [-math.inf, -math.inf]):
+        with pytest.raises(ValueError, match="parameter logits"):
+            D.Categorical(logits=torch.tensor(logits))
+    assert D.Categorical(logits=torch.tensor([-math.inf, 0.0])).probs.tolist() == [0, 1]

@@ -542,6 +542,169 @@ def test_what_transformer_layers_do_not_call_is_refused():
         layer.norm_first = True
     with pytest.raises(TypeError, match="_sa_block"):
         type("Own", (nn.TransformerEncoderLayer,), {"_sa_block": print})
+    decoder = nn.TransformerDecoderLayer(4, 2, 8)
+    for attention in (layer.self_attn, decoder.self_attn, decoder.multihead_attn):
+        with pytest.raises(torch.Error, match="does not call it as a module"):
+            attention.forward = print
+        with pytest.raises(torch.Error, match="does not call it as a module"):
+            attention._forward_hooks[0] = print
+        attention._forward_hooks = OrderedDict()  # removes none
+    for name in ("_sa_block", "_ff_block"):
+        with pytest.raises(torch.Error, match=name):
+            setattr(layer, name, print)
+    with pytest.raises(torch.Error, match="expected a new layer"):
+        layer.activation = nn.GELU()
+    assert "activation" not in layer._modules
+    nn.MultiheadAttention(4, 2).forward = print
+    layer.linear1.forward = lambda x: torch.zeros(1, 1, 8)
+    layer(torch.ones(1, 1, 4))
+
+
+def test_an_activation_with_the_name_of_another():
+    def gelu(x):
+        return x * 3
+
+    x = torch.rand(2, 3, 4)
+    state = nn.TransformerEncoderLayer(4, 2, 8, dropout=0).state_dict()
+    results = []
+    for activation in (gelu, lambda x: x * 3, F.gelu, "gelu", torch.relu, F.relu, "relu"):
+        layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0, activation=activation)
+        layer.load_state_dict(state)
+        results.append(layer(x).tolist())
+        assert layer.activation is (getattr(F, activation) if isinstance(activation, str) else activation)
+    own, same, *rest = results
+    assert own == same and rest[0] == rest[1] and rest[2] == rest[3] == rest[4] and own != rest[0] != rest[2]
+
+
+def test_a_module_as_activation_is_a_child():
+    for make in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer):
+        layer = make(4, 2, 8, dropout=0, activation=nn.PReLU())
+        assert list(dict(layer.named_parameters()))[-1] == "activation.weight"
+        twin = copy.deepcopy(layer)
+        assert isinstance(twin.activation, nn.PReLU) and twin.activation is not layer.activation
+        x = torch.rand(2, 3, 4)
+        args = (x,) if make is nn.TransformerEncoderLayer else (x, x)
+        before = twin(*args).tolist()
+        with torch.no_grad():
+            layer.activation.weight.fill_(-2.0)
+        assert twin(*args).tolist() == before and twin.activation.weight.item() == 0.25  # computes with its own
+        twin(*args).square().sum().backward()
+        assert twin.activation.weight.grad is not None and layer.activation.weight.grad is None
+        twin.load_state_dict(layer.state_dict())
+        assert twin(*args).tolist() == layer(*args).tolist() != before
+        with pytest.raises(torch.Error, match="keeps by its class"):
+            layer.activation = nn.GELU()
+    stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, activation=nn.PReLU()), 2)
+    names = [name for name, _ in stack.named_parameters() if "activation" in name]
+    assert names == ["layers.0.activation.weight", "layers.1.activation.weight"]
+    both = nn.Transformer(4, 2, 2, 1, 8, activation=nn.PReLU())
+    assert len({id(p) for n, p in both.named_parameters() if "activation" in n}) == 3
+
+
+def test_copies_call_the_functions_that_are_their_attributes():
+    class Times:
+        factor = 2
+
+        def __call__(self, x):
+            return x * self.factor
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = nn.Parameter(torch.ones(1))
+            self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0, activation=self.times)
+
+        def times(self, x):
+            return x * self.factor
+
+        def forward(self, x):
+            return self.layer(x)
+
+    x = torch.rand(2, 3, 4)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0, activation=Times())
+    twin = copy.deepcopy(layer)
+    assert twin(x).tolist() == layer(x).tolist() and twin.activation is not layer.activation
+    twin.activation.factor = 5
+    assert twin(x).tolist() != layer(x).tolist()
+    net = Net()
+    twin = copy.deepcopy(net)
+    twin(x).sum().backward()
+    assert twin.factor.grad is not None and net.factor.grad is None
+    alone = copy.deepcopy(net.layer)
+    assert alone.activation.__self__ is net
+    alone(x).sum().backward()
+    assert net.factor.grad is not None
+
+
+def test_attributes_of_options_are_pytorchs():
+    assert nn.Embedding(5, 2, padding_idx=-1).padding_idx == 4 and nn.Embedding(5, 2).padding_idx is None
+    assert nn.EmbeddingBag(5, 2, padding_idx=-2).padding_idx == 3
+    assert [nn.Conv1d(2, 2, 3, padding=p).padding for p in ("same", "valid", 1)] == ["same", "valid", (1,)]
+    assert copy.deepcopy(nn.Conv2d(2, 2, 3, padding="same")).padding == "same"
+    assert copy.deepcopy(nn.Conv2d(2, 2, 3, padding="same"))(torch.ones(1, 2, 5, 5)).shape == (1, 2, 5, 5)
+    for pool in (nn.MaxPool2d, nn.AvgPool2d):
+        assert pool((2, 3)).stride == (2, 3) and pool(2, 1).stride == (1, 1)
+        assert copy.deepcopy(pool((2, 3)))(torch.ones(1, 1, 6, 6)).shape == (1, 1, 3, 2)
+    attention = nn.MultiheadAttention(4, 2)
+    assert attention.kdim == attention.vdim == 4 and nn.MultiheadAttention(4, 2, kdim=3).kdim == 3
+    assert nn.AdaptiveAvgPool2d((None, 3)).output_size == (None, 3)
+
+
+def test_dicts_of_hooks():
+    net, x, seen = nn.Sequential(nn.ReLU(), nn.Linear(2, 2)), torch.ones(1, 2), []
+    handle = net[0].register_forward_hook(lambda module, args, y: seen.append("hook"))
+    net[0].register_forward_pre_hook(lambda module, args: seen.append("pre"))
+    net[0].register_forward_hook(lambda module, args, kwargs, y: seen.append(kwargs), with_kwargs=True, prepend=True)
+    assert list(net[0]._forward_hooks)[1] == handle.id and len(net[0]._forward_pre_hooks) == 1
+    net(x)
+    assert seen == ["pre", {}, "hook"]
+    saved = net[0]._forward_hooks
+    for module in net.modules():  # the usual way to remove all
+        module._forward_hooks = OrderedDict()
+        module._forward_pre_hooks = OrderedDict()
+    seen.clear()
+    net(x), copy.deepcopy(net)(x)
+    assert not seen and "_call_hooked" not in net[0].__dict__
+    net[0]._forward_hooks = saved
+    handle.remove()
+    net(x), copy.deepcopy(net)(x)
+    assert seen == [{}, {}]
+    net[0]._forward_hooks.clear()
+    net[0]._forward_hooks[7] = lambda module, args, y: y + 1
+    assert net[0](x).tolist() == [[2, 2]] and copy.deepcopy(net)[0](x).tolist() == [[2, 2]]
+    net[0]._forward_hooks = {}
+    net[0]._forward_hooks[7] = lambda module, args, y: y + 1
+    assert net[0](x).tolist() == [[2, 2]]
+    with pytest.raises(TypeError, match="_forward_hooks = list, expected a dict of hooks"):
+        net[1]._forward_hooks = []
+    net[1].register_full_backward_hook(lambda module, grad_input, grad_output: seen.append("backward"))
+    net[1]._backward_hooks.clear()
+    seen.clear()
+    net(x).sum().backward()
+    assert not seen
+
+
+def test_attributes_of_the_program_are_not_the_librarys():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self._arguments, self._kept = ("a",), ["b"]
+            self._hooks, self._pre_hooks = [print], [print]
+            self._state_hooks = self._load_pre_hooks = [print]
+            self._hooks.append(self.register_forward_hook(lambda module, args, y: y * 0 + 3))
+
+        def forward(self, x):
+            return self.fc(x)
+
+    net = Net()
+    twin = copy.deepcopy(net)
+    for one in (net, twin):
+        assert one(torch.ones(1, 2)).tolist() == [[3, 3]] and one._hooks[0] is print and len(one._hooks) == 2
+        assert one._arguments == ("a",) and one._kept == ["b"]
+        one.load_state_dict(one.state_dict())
+    twin._hooks[1].remove()
+    assert twin(torch.ones(1, 2)).tolist() != [[3, 3]] and net(torch.ones(1, 2)).tolist() == [[3, 3]]
 
 
 def test_names_that_are_taken():

@@ -794,3 +794,102 @@ def test_a_rate_that_is_edited_in_a_state_counts(steps):
 
     small, large = weights(0.1), weights(0.5)
     assert all(math.isclose(5 * a, b, rel_tol=1e-4) for a, b in zip(small, large))
+
+
+def test_a_wrapper_and_its_base_have_the_same_groups():
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, params, **options):
+            super().__init__(params, dict(lr=0.5))
+            self.base = torch.optim.SGD(self.param_groups, **options)
+
+        def step(self, closure=None):
+            return self.base.step(closure)
+
+    p = nn.Parameter(torch.zeros(1))
+    wrapper = Wrapper([p], lr=9.0, momentum=0.5)
+    schedule = lr_scheduler.StepLR(wrapper, 1, 0.5)
+    steps = []
+    for _ in range(3):
+        before = p.item()
+        p.grad = torch.ones(1)
+        wrapper.step()
+        steps.append(before - p.item())
+        schedule.step()
+    assert wrapper.base.param_groups[0] is wrapper.param_groups[0]
+    assert steps == [0.5, 0.375, 0.21875]  # the schedule's rates 0.5, 0.25, 0.125 times momenta 1, 1.5, 1.75
+
+
+def test_groups_are_the_dicts_of_the_program():
+    p, q = (nn.Parameter(torch.zeros(1)) for _ in range(2))
+    groups = [{"params": p}]
+    optimizer = torch.optim.SGD(groups, lr=1.0)
+    groups[0]["lr"] = 0.25
+    p.grad = torch.ones(1)
+    optimizer.step()
+    added = {"params": [q]}
+    optimizer.add_param_group(added)
+    assert p.item() == -0.25 and optimizer.param_groups[1] is added and added["lr"] == 1.0
+    refused = {"params": [nn.Parameter(torch.zeros(1))], "lr": -1.0}
+    with pytest.raises(torch.Error):
+        optimizer.add_param_group(refused)
+    assert list(refused) == ["params", "lr"] and len(optimizer.param_groups) == 2
+    for wrong in ([p], {"params": {p, q}}):
+        with pytest.raises(TypeError, match="must be a dict|ordered collections"):
+            torch.optim.SGD([{"params": [nn.Parameter(torch.zeros(1))]}, wrong], lr=1.0)
+
+
+def test_schedules_call_what_a_program_overrides(capsys):
+    class Plateau(lr_scheduler.ReduceLROnPlateau):
+        def _reduce_lr(self, epoch):
+            self.optimizer.param_groups[0]["lr"] = float(epoch)
+
+        def _reset(self):
+            super()._reset()
+            self.resets = True
+
+    plateau = Plateau(new_sgd(), patience=0)
+    plateau.step(1.0)
+    plateau.step(2.0)
+    assert plateau.get_last_lr() == [2.0] and plateau.resets
+
+    class Printed(lr_scheduler.StepLR):
+        def print_lr(self, is_verbose, group, lr, epoch=None):
+            self.printed = getattr(self, "printed", []) + [(group, lr, epoch)]
+
+    printed = Printed(new_sgd(1.0), 1, 0.5)
+    printed.step()
+    printed.step(3)
+    assert printed.printed == [(0, 1.0, None), (0, 0.5, None), (0, 0.125, 3)]
+    lr_scheduler.StepLR(new_sgd(1.0), 1, 0.5, verbose=True).step(3)
+    assert capsys.readouterr().out == ("Adjusting learning rate of group 0 to 1.0000e+00.\n"
+                                       "Epoch 00003: adjusting learning rate of group 0 to 1.2500e-01.\n")
+
+    class Cycle(lr_scheduler.OneCycleLR):
+        def _annealing_cos(self, start, end, pct):
+            return 7.0
+
+    assert Cycle(new_sgd(momentum=0.5), 0.4, 10).get_last_lr() == [7.0]
+    one = lr_scheduler.OneCycleLR(new_sgd(momentum=0.5), 0.4, 10)
+    one.anneal_func = lambda start, end, pct: 3.0
+    one.step()
+    assert one.get_last_lr() == [3.0] and one.optimizer.param_groups[0]["momentum"] == 3.0
+    assert "anneal_func" not in one.state_dict()
+
+    class Height(lr_scheduler.CyclicLR):
+        def _triangular_scale_fn(self, x):
+            return 0.0
+
+    height = Height(new_sgd(momentum=0.5), 0.25, 1.0, 4)
+    height.step()
+    assert height.get_last_lr() == [0.25]
+
+
+@pytest.mark.parametrize("name,options", [("CyclicLR", dict(base_lr=0.1, max_lr=0.4, step_size_up=4)),
+                                          ("OneCycleLR", dict(max_lr=0.4, total_steps=20))])
+def test_a_cycle_of_momentum_may_be_switched_off(name, options):
+    schedule = getattr(lr_scheduler, name)(new_sgd(momentum=0.5), **options)
+    schedule.step()
+    schedule.cycle_momentum = False
+    schedule.optimizer.param_groups[0]["momentum"] = 0.25
+    schedule.step()
+    assert schedule.optimizer.param_groups[0]["momentum"] == 0.25

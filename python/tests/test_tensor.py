@@ -467,3 +467,48 @@ def test_a_copy_on_a_device_is_no_alias():
         y.requires_grad_()
         assert not x.requires_grad
         x.fill_(1)
+
+
+# As PyTorch: the widest of the types of NumPy's numbers and of tensors without axes; fractions of Python are float32.
+@pytest.mark.parametrize("data,dtype", [
+    ([np.float64(1)], "float64"), ([1.0, np.float64(2)], "float64"), ([np.float32(1)], "float32"),
+    ([np.float16(1), 2], "float16"), ([np.float16(1), 2.0], "float32"), ([[np.uint8(1)], [True]], "uint8"),
+    ([np.uint8(1), 2], "int64"), ([np.uint8(1), np.float16(2)], "float16"), ([np.bool_(True)], "bool"),
+    ([1, 2.0], "float32"), ([True, 2], "int64"), ([], "float32")])
+def test_lists_have_the_types_of_their_numbers(data, dtype):
+    assert torch.tensor(data).dtype == torch.as_tensor(data).dtype == getattr(torch, dtype)
+    assert torch.tensor(data, dtype=torch.float32).dtype == torch.float32
+
+
+def test_lists_of_tensors_have_their_types():
+    assert torch.tensor([torch.tensor(1.0).double(), 2.0]).dtype == torch.float64
+    assert torch.tensor([torch.tensor(1.0).half(), torch.tensor(1.0).bfloat16()]).dtype == torch.float32
+    x = torch.zeros(2)
+    x[:] = [np.float64(0.5), 1]
+    assert x.dtype == torch.float32 and x.tolist() == [0.5, 1]
+
+
+def test_copies_of_a_leaf():
+    x = torch.ones(2, requires_grad=True)
+    (x * 3).sum().backward()
+    deep = copy.deepcopy([x, x.grad, x])
+    assert deep[0] is deep[2] and deep[0].requires_grad and deep[0].grad.tolist() == [3, 3]
+    (deep[0] * 2).sum().backward()
+    assert deep[0].grad.tolist() == [5, 5] and x.grad.tolist() == [3, 3]
+    assert copy.deepcopy(torch.ones(1, requires_grad=True)).grad is None
+    p = torch.nn.Parameter(torch.ones(1))
+    (p * 2).sum().backward()
+    assert copy.deepcopy(p).grad is None  # as in PyTorch
+    y = torch.ones(2)
+    shared = copy.copy(y)
+    shared[0] = 5
+    assert y.tolist() == [5, 1] and copy.copy(x).requires_grad
+    with pytest.raises(torch.Error, match=r"expected copy\.deepcopy"):
+        copy.copy(p)
+
+
+def test_copies_have_the_attributes_of_a_program():
+    x = torch.ones(2)
+    x.names_of = ["a"]
+    deep, shallow = copy.deepcopy(x), copy.copy(x)
+    assert deep.names_of == ["a"] and deep.names_of is not x.names_of and shallow.names_of is x.names_of

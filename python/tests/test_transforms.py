@@ -182,3 +182,58 @@ def test_pictures_of_any_type():
             F.center_crop(x, size)
     with pytest.raises(ValueError, match=r"expected \[.., channels, height, width\]"):
         F.normalize(x[0], [0.5], [0.5])
+
+
+class Five(transforms.RandomHorizontalFlip):
+    def forward(self, image):
+        return image * 0 + 5
+
+
+def test_a_class_may_override_forward():
+    x = torch.ones(3, 4, 4)
+    assert Five()(x).tolist() == transforms.Compose([Five(1.0)])(x).tolist() == (x * 5).tolist()
+
+    class Twice(transforms.RandomCrop):
+        def forward(self, image):
+            return super().forward(image) * 2
+
+    for transform in (Twice(2), transforms.Compose([transforms.ToTensor(), Twice(2)])):
+        assert transform(x).tolist() == [[[2, 2]] * 2] * 3
+    flip = transforms.RandomHorizontalFlip()
+    flip.forward = lambda image: "own"
+    assert flip(x) == transforms.Compose([flip])(x) == "own"
+
+    class Apply(transforms.RandomApply):
+        def forward(self, image):
+            return "applied"
+
+    assert Apply([])(x) == "applied"
+
+
+@pytest.mark.parametrize("base,arguments", [(transforms.RandomCrop, (2,)), (transforms.GaussianBlur, (3,)),
+                                            (transforms.RandomAffine, (3,)), (transforms.RandomPerspective, ())])
+def test_get_params_that_would_be_ignored_is_an_error(base, arguments):
+    class Own(base):
+        @staticmethod
+        def get_params(*arguments):
+            return 0, 0, 2, 2
+
+    x = torch.ones(3, 4, 4)
+    for transform in (Own(*arguments), transforms.Compose([Own(*arguments)])):
+        with pytest.raises(torch.Error, match=r"Own: get_params\(\) is not called"):
+            transform(x)
+
+    class Calls(Own):
+        def forward(self, image):
+            return self.get_params(image)
+
+    assert transforms.Compose([Calls(*arguments)])(x) == (0, 0, 2, 2)
+
+
+def test_the_list_of_compose_may_be_edited():
+    steps = [transforms.CenterCrop(2)]
+    both = transforms.Compose(steps)
+    steps.append(lambda image: image + 1)
+    assert both(torch.zeros(1, 3, 3)).tolist() == [[[1, 1]] * 2]
+    drained = transforms.Compose(t for t in steps)
+    assert drained(torch.zeros(1, 3, 3)).tolist() == drained(torch.zeros(1, 3, 3)).tolist() == [[[1, 1]] * 2]

@@ -33,7 +33,8 @@ class Categorical(Distribution):
         if self._probs is not None:
             is_one = ((self._probs.sum(-1, keepdim=True) - 1).abs() < 1e-6).logical_and(self._probs >= 0)
             return ("probs", is_one, "numbers of at least 0, not all 0"),
-        return ("logits", self._given == self._given, "real numbers"),
+        # Not the given ones: of inf, or -inf alone, these are nan.
+        return ("logits", self._logits == self._logits, "real numbers below inf, not all -inf"),
 
     def _support(self, value):
         whole = (value >= 0).logical_and(value < self._events).logical_and(value.long() == value)

@@ -10,7 +10,9 @@ __all__ = []
 
 def _become(self, args, output):
     """Change the class of a lazy layer to the class with known sizes, after its first batch."""
-    self.__dict__["_hooks"].remove(_become)
+    hooks = self._forward_hooks
+    for number in [n for n, hook in hooks.items() if hook is _become]:
+        del hooks[number]
     _forget_call_hooks(self)
     if self.cls_to_become is not None:
         self._become(self.cls_to_become)

@@ -6,7 +6,9 @@ objects of Python for them, so that reading one is as quick as any attribute.
 
 import copy
 import functools
+import itertools
 import threading
+import types
 from collections import OrderedDict, abc, namedtuple
 
 from .. import _core
@@ -16,6 +18,11 @@ from .utils import zero_gradients
 
 _get = object.__getattribute__
 _set = object.__setattr__
+_ARGUMENTS = "_lockstep_arguments"  # those of the constructor; set by module_class.cc
+# Hooks by the number of their handle. As in PyTorch, programs may read and replace these dicts.
+_CALL_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_STATE_HOOKS = ("_state_dict_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks",
+                "_load_state_dict_post_hooks")
 
 
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -37,7 +44,7 @@ _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affin
 def _is_left_out(self, name):
     """Return whether a layer of the library lacks this part only because of its options."""
     options = ("bias",) if name.startswith(("bias_ih_l", "bias_hh_l")) else _OPTIONAL.get(name, ())
-    arguments = self.__dict__.get("_arguments", ())
+    arguments = self.__dict__.get(_ARGUMENTS, ())
     return any(option in arguments for option in options)
 
 
@@ -134,6 +141,8 @@ def _getattr(self, name):
     if part is not None:
         _set(self, name, part)
         return part
+    if name in _CALL_HOOKS + _STATE_HOOKS:
+        return _hooks_of(self, name)
     if name in _OPTIONAL and _is_left_out(self, name):
         return None
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -159,7 +168,11 @@ def _setattr(self, name, value):
                     "buffer": "torch.Tensor or None"}[kind]
         raise TypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({expected} expected)")
     else:
-        arguments = self.__dict__.get("_arguments", ())
+        if name in _CALL_HOOKS + _STATE_HOOKS:
+            _replace_hooks(self, name, value)
+            return
+        _check_called(self, name)
+        arguments = self.__dict__.get(_ARGUMENTS, ())
         if name in arguments:
             _change_option(self, arguments, name, value)
         _set(self, name, value)
@@ -167,6 +180,18 @@ def _setattr(self, name, value):
             Module._set_hooked(self, True)
         elif name in ("train", "eval"):
             Module._set_own_mode(self)
+
+
+def _check_called(self, name):
+    """Raise if this attribute is a method that the library's transformer layers do not call."""
+    if name in ("_sa_block", "_mha_block", "_ff_block"):
+        if isinstance(self, (_core.TransformerEncoderLayer, _core.TransformerDecoderLayer)):
+            raise _core.Error(f"{self._get_name()}.{name}: the library's layer does not call it, expected forward()")
+    if name == "forward" or name in _CALL_HOOKS:
+        if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
+            what = "forward()" if name == "forward" else "a hook"
+            raise _core.Error(f"module: {what} of the attention in a transformer layer, which does not call it as a "
+                              "module: expected a forward() or a hook of the layer, or a hook of its other modules")
 
 
 def _change_option(self, arguments, name, value):
@@ -284,6 +309,9 @@ def add_module(self, name, module):
 
 
 def _set_child(self, name, module):
+    arguments = self.__dict__.get(_ARGUMENTS, ())
+    if name in arguments and not Module._kind_of(self, name):  # such as an activation
+        _change_option(self, arguments, name, module)
     _take_name(self, name, "child")
     Module._set_child(self, name, module)
     _set(self, name, module)
@@ -306,6 +334,10 @@ def register_buffer(self, name, tensor, persistent=True):
     names = [n for n in temporary if n != name] + ([] if persistent else [name])
     if names or temporary:
         _set(self, "_temporary_buffers", tuple(names))
+
+
+def _hooks(self, kind):
+    return list(self.__dict__.get(kind, {}).values())
 
 
 # ---- The tree
@@ -608,12 +640,12 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     metadata = dict(version=self._version)
     if hasattr(destination, "_metadata"):
         destination._metadata[prefix[:-1]] = metadata
-    for hook in list(self.__dict__.get("_state_pre_hooks", ())):
+    for hook in _hooks(self, "_state_dict_pre_hooks"):
         hook(self, prefix, keep_vars)
     self._save_to_state_dict(destination, prefix, keep_vars)
     for name, child in _direct_children(self):
         child.state_dict(destination=destination, prefix=prefix + name, keep_vars=keep_vars)
-    for hook in list(self.__dict__.get("_state_hooks", ())):
+    for hook in _hooks(self, "_state_dict_hooks"):
         result = hook(self, destination, prefix, metadata)
         if result is not None:
             destination = result
@@ -669,7 +701,7 @@ def _copy(own, value):
 
 def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
     """Load this module's own part of the state, without its children's, and add what does not fit to the lists."""
-    for hook in list(self.__dict__.get("_load_pre_hooks", ())):
+    for hook in _hooks(self, "_load_state_dict_pre_hooks"):
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
     mine = dict(_own_state(self))
     if "num_batches_tracked" in mine and (local_metadata.get("version") or 0) < self._version == 2:
@@ -708,7 +740,7 @@ def _load_tree(module, state_dict, prefix, metadata, incompatible, errors):
     module._load_from_state_dict(state_dict, prefix, local, True, *incompatible, errors)
     for name, child in _direct_children(module):
         _load_tree(child, state_dict, prefix + name, metadata, incompatible, errors)
-    for hook in list(module.__dict__.get("_load_post_hooks", ())):
+    for hook in _hooks(module, "_load_state_dict_post_hooks"):
         if not errors:
             _write_now()
         if hook(module, incompatible) is not None:
@@ -747,27 +779,27 @@ def load_state_dict(self, state_dict, strict=True):
 
 def register_state_dict_pre_hook(self, hook):
     """Call hook(module, prefix, keep_vars) before state_dict() takes this module's part."""
-    return _add_hook(self, "_state_pre_hooks", hook)
+    return _add_hook(self, "_state_dict_pre_hooks", hook)
 
 
 def register_state_dict_post_hook(self, hook):
     """Call hook(module, state_dict, prefix, local_metadata) after state_dict(), which may change the state."""
-    return _add_hook(self, "_state_hooks", hook)
+    return _add_hook(self, "_state_dict_hooks", hook)
 
 
 def register_load_state_dict_pre_hook(self, hook):
     """Call hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before
     load_state_dict() takes this module's part."""
-    return _add_hook(self, "_load_pre_hooks", functools.partial(hook, self))
+    return _add_hook(self, "_load_state_dict_pre_hooks", functools.partial(hook, self))
 
 
 def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-    return _add_hook(self, "_load_pre_hooks", functools.partial(hook, self) if with_module else hook)
+    return _add_hook(self, "_load_state_dict_pre_hooks", functools.partial(hook, self) if with_module else hook)
 
 
 def register_load_state_dict_post_hook(self, hook):
     """Call hook(module, incompatible_keys) after load_state_dict() of this module and of those below it."""
-    return _add_hook(self, "_load_post_hooks", hook)
+    return _add_hook(self, "_load_state_dict_post_hooks", hook)
 
 
 # ---- Hooks
@@ -776,8 +808,10 @@ def register_load_state_dict_post_hook(self, hook):
 class _Handle:
     """A registered hook. As a context manager, it removes the hook at the end."""
 
-    def __init__(self, module, kind, hook):
-        self._module, self._kind, self._hook, self._is_removed = module, kind, hook, False
+    _numbers = itertools.count()
+
+    def __init__(self, module, hooks):
+        self.id, self._module, self._hooks = next(self._numbers), module, hooks
 
     def __enter__(self):
         return self
@@ -787,47 +821,74 @@ class _Handle:
 
     def remove(self):
         """Remove this hook. Other registrations of the same function stay."""
-        hooks = self._module.__dict__.get(self._kind, [])
-        places = [i for i, hook in enumerate(hooks) if hook is self._hook]
-        if self._is_removed or not places:
-            return
-        self._is_removed = True
-        del hooks[places[0]]
-        if self._kind in _CALL_HOOKS:
+        if self._hooks.pop(self.id, None) is not None:
             _forget_call_hooks(self._module)
 
 
-_CALL_HOOKS = ("_pre_hooks", "_hooks", "_backward_pre_hooks", "_backward_hooks")
+class _NoHooks(OrderedDict):
+    """The hooks of calls that are not made."""
+
+    def __init__(self, module):
+        super().__init__()
+        self._module = module
+
+    def __setitem__(self, number, hook):
+        _check_called(self._module, "_forward_hooks")
+
+
+def _hooks_of(self, kind):
+    """Return the hooks of this kind, to which a program may also add some without register_*_hook()."""
+    if kind in self.__dict__:
+        return self.__dict__[kind]
+    if kind in _CALL_HOOKS:
+        if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
+            return _NoHooks(self)
+        _call_hooks(self)
+    hooks = OrderedDict()
+    _set(self, kind, hooks)
+    return hooks
+
+
+def _replace_hooks(self, kind, hooks):
+    if not isinstance(hooks, dict):
+        raise TypeError(f"{self._get_name()}.{kind} = {type(hooks).__name__}, expected a dict of hooks: choose another "
+                        "name for an attribute of your own")
+    if kind in _CALL_HOOKS and hooks:
+        _check_called(self, kind)
+    _set(self, kind, hooks)
+    if kind in _CALL_HOOKS:
+        _call_hooks(self)
+        _forget_call_hooks(self)
+
+
+def _call_hooks(self):
+    """Let Python call forward(), and hooks before and after it."""
+    Module._set_hooked(self, True)
+    _set(self, "_call_hooked", True)
 
 
 def _forget_call_hooks(self):
-    """Let the library call forward() again, if this was the last hook of calls."""
-    if not any(self.__dict__.get(kind) for kind in _CALL_HOOKS):
-        self.__dict__.pop("_call_hooked", None)
+    """Let the library call forward() again, if there are no more hooks of calls."""
+    if "_call_hooked" in self.__dict__ and not any(self.__dict__.get(kind) for kind in _CALL_HOOKS):
+        for name in (*_CALL_HOOKS, "_call_hooked"):
+            self.__dict__.pop(name, None)
         Module._set_hooked(self, "forward" in self.__dict__)
 
 
-class _WithKwargs:
-    """A hook that gets the keyword arguments, too."""
-
-    def __init__(self, hook):
-        self.hook = hook
-
-
-def _add_hook(self, kind, hook, prepend=False):
-    hooks = self.__dict__.setdefault(kind, [])
-    hooks.insert(0 if prepend else len(hooks), hook)
-    return _Handle(self, kind, hook)
-
-
-def _register(self, kind, hook, prepend, with_kwargs):
-    if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
-        raise _core.Error("module: a hook of the attention in a transformer layer, which does not call it as a module: "
-                          "expected a hook of the layer, or of its other modules")
-    handle = _add_hook(self, kind, _WithKwargs(hook) if with_kwargs else hook, prepend)
-    _set(self, "_call_hooked", True)
-    Module._set_hooked(self, True)
+def _add_hook(self, kind, hook, prepend=False, with_kwargs=False):
+    if kind in _CALL_HOOKS:
+        _check_called(self, kind)
+    hooks = _hooks_of(self, kind)
+    handle = _Handle(self, hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    if with_kwargs:
+        _set(self, _WITH_KWARGS, {*self.__dict__.get(_WITH_KWARGS, ()), handle.id})
     return handle
+
+
+_WITH_KWARGS = "_lockstep_hooks_with_kwargs"  # the numbers of hooks that get the keyword arguments, too
 
 
 def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False):
@@ -835,7 +896,7 @@ def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False):
 
     with_kwargs: hook(module, args, kwargs, output). prepend: before the hooks that are registered already.
     """
-    return _register(self, "_hooks", hook, prepend, with_kwargs)
+    return _add_hook(self, "_forward_hooks", hook, prepend, with_kwargs)
 
 
 def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
@@ -843,13 +904,14 @@ def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
 
     with_kwargs: hook(module, args, kwargs), which returns both or None. prepend: before the hooks registered already.
     """
-    return _register(self, "_pre_hooks", hook, prepend, with_kwargs)
+    return _add_hook(self, "_forward_pre_hooks", hook, prepend, with_kwargs)
 
 
 def _call_with_hooks(self, args, kwargs):
-    for hook in list(self.__dict__.get("_pre_hooks", ())):
-        if isinstance(hook, _WithKwargs):
-            result = hook.hook(self, args, kwargs)
+    with_kwargs = self.__dict__.get(_WITH_KWARGS, ())
+    for number, hook in list(self.__dict__.get("_forward_pre_hooks", {}).items()):
+        if number in with_kwargs:
+            result = hook(self, args, kwargs)
             if result is not None:
                 if not isinstance(result, tuple) or len(result) != 2:
                     raise _core.Error(f"module: a forward pre-hook returns {result!r}, expected None or (args, kwargs)")
@@ -864,9 +926,8 @@ def _call_with_hooks(self, args, kwargs):
     output = Module._forward(self, *args, **kwargs)
     if passes is not None:
         output = passes.end(output)
-    for hook in list(self.__dict__.get("_hooks", ())):
-        with_kwargs = isinstance(hook, _WithKwargs)
-        result = hook.hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
+    for number, hook in list(self.__dict__.get("_forward_hooks", {}).items()):
+        result = hook(self, args, kwargs, output) if number in with_kwargs else hook(self, args, output)
         if result is not None:
             output = result
     return output
@@ -875,12 +936,12 @@ def _call_with_hooks(self, args, kwargs):
 def register_full_backward_hook(self, hook, prepend=False):
     """Call hook(module, grad_input, grad_output) after the gradients of the inputs are computed; unless it returns
     None, its result replaces them."""
-    return _register(self, "_backward_hooks", hook, prepend, False)
+    return _add_hook(self, "_backward_hooks", hook, prepend)
 
 
 def register_full_backward_pre_hook(self, hook, prepend=False):
     """Call hook(module, grad_output) before the module's backward pass; a result but None replaces the gradients."""
-    return _register(self, "_backward_pre_hooks", hook, prepend, False)
+    return _add_hook(self, "_backward_pre_hooks", hook, prepend)
 
 
 def _refuse_backward_hook(self, *args, **kwargs):
@@ -911,8 +972,8 @@ class _BackwardHooks:
 
     def __init__(self, module):
         self.module = module
-        self.before = list(module.__dict__.get("_backward_pre_hooks", ()))
-        self.after = list(module.__dict__.get("_backward_hooks", ()))
+        self.before = _hooks(module, "_backward_pre_hooks")
+        self.after = _hooks(module, "_backward_hooks")
         self.input_count, self.grad_output, self.has_inputs = 0, None, False
 
     def begin(self, args):
@@ -1011,14 +1072,18 @@ def _deepcopy(self, memo):
         if getattr(type(self), name, None) is not getattr(Module, name, None):
             raise _core.Error(f"deepcopy: {self._get_name()} defines {name}(), which the copy of a module does not "
                               "call: expected __deepcopy__(), or a new model and load_state_dict()")
-    arguments = self.__dict__.get("_arguments", {} if base in (Module, _core.Sequential) else None)
+    arguments = self.__dict__.get(_ARGUMENTS, {} if base in (Module, _core.Sequential) else None)
     if arguments is None:
         raise _core.Error(f"deepcopy: {self._get_name()} was not made in Python, expected a new model and "
                           "load_state_dict()")
     new = type(self).__new__(type(self))
     memo[id(self)] = new
     new.__dict__["_is_copied"] = True  # reset_parameters() would need attributes that are set later
-    _construct[base](new, **arguments)
+    # The copy computes with what its attributes are. A method of a module that is not being copied stays.
+    memo.update((id(value), value) for value in arguments.values()
+                if isinstance(value, types.MethodType) and isinstance(value.__self__, Module)
+                and id(value.__self__) not in memo)
+    _construct[base](new, **{name: copy.deepcopy(value, memo) for name, value in arguments.items()})
     del new.__dict__["_is_copied"]
     _copy_parts(new, self, memo)
     return new
@@ -1035,7 +1100,8 @@ _construct = _Constructors()
 
 def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
-        if name not in ("_arguments", "_call_hooked", "_kept") and not Module._kind_of(old, name):
+        of_library = name in (_ARGUMENTS, "_call_hooked") or _is_kept(value)
+        if not of_library and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
     _cast_like(new, old)
     names = [*Module._parameter_names(old), *Module._buffer_names(old)]
@@ -1060,16 +1126,24 @@ def _copy_parts(new, old, memo):
             _set(new, name, copied)
     for name in Module._children_names(old):
         child = getattr(old, name)
+        if Module._kind_of(new, name) and memo.get(id(child)) is getattr(new, name):
+            continue  # an argument of the constructor, such as an activation
         if Module._kind_of(new, name):
             memo[id(child)] = copied = getattr(new, name)
             _copy_parts(copied, child, memo)
         else:
             _set_child(new, name, copy.deepcopy(child, memo))
-    if any(kind in new.__dict__ for kind in _CALL_HOOKS):
-        _set(new, "_call_hooked", True)
-    if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
+    if "forward" in new.__dict__:
         Module._set_hooked(new, True)
+    if any(kind in new.__dict__ for kind in _CALL_HOOKS):
+        _call_hooks(new)
+        _forget_call_hooks(new)
     new.training = old.training
+
+
+def _is_kept(value):
+    """Return whether this is what objects of C++ hold (held.h)."""
+    return isinstance(value, list) and any(isinstance(x, _core._Kept) for x in value)
 
 
 def _cast_like(new, old):

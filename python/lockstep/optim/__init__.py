@@ -48,10 +48,22 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group):
-        """Add a group of parameters: {"params": ..., "lr": ...}."""
-        self.param_groups.append(self._new_group(param_group))
+        """Add a group of parameters: {"params": ..., "lr": ...}. The dict itself becomes the group, with the defaults
+        for what it lacks."""
+        self._take(param_group, self._new_group(param_group))
+
+    def _take(self, param_group, checked):
+        # Two optimizers with the groups of one, as a wrapper and its base, see each other's changes.
+        param_group.update(checked)
+        self.param_groups.append(param_group)
 
     def _new_group(self, param_group):
+        """Return a checked copy with all options."""
+        if not isinstance(param_group, dict):
+            raise TypeError("param group must be a dict")
+        if isinstance(param_group["params"], (set, frozenset)):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of "
+                            "tensors in sets will change between runs. Please use a list instead.")
         group = dict(param_group)
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         known = {id(p) for p in chain(*(g["params"] for g in self.param_groups))}
@@ -193,7 +205,7 @@ class _Fused(Optimizer):
             self._engine.add_group((group["params"], options))
             self._params.append(list(group["params"]))
             self._taken.append(options)
-        self.param_groups.append(group)
+        self._take(param_group, group)
 
     def _new_group(self, param_group):
         group = _of_parameters(super()._new_group(param_group))

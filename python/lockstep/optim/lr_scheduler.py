@@ -67,6 +67,10 @@ def _set_momentum(group, option, value):
     group[option] = (value, *group["betas"][1:]) if option == "betas" else value
 
 
+def _number_of(epoch):
+    return f"{epoch:.2f}" if isinstance(epoch, float) else f"{epoch:05d}"
+
+
 class LRScheduler:
     """The base: get_lr() returns the rates of the groups for self.last_epoch, computed from their current rates.
 
@@ -115,15 +119,20 @@ class LRScheduler:
             else:
                 self.last_epoch = epoch
                 rates = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
-            self._set(rates)
+            self._set(rates, epoch)
 
-    def _set(self, rates):
+    def _set(self, rates, epoch):
         self.optimizer._set_by_new_schedules = None
         for i, (group, lr) in enumerate(zip(self.optimizer.param_groups, rates)):
             group["lr"] = lr
-            if self.verbose:
-                print(f"Adjusting learning rate of group {i} to {lr:.4e}.")
+            self.print_lr(self.verbose, i, lr, epoch)
         self._last_lr = _rates(self.optimizer)
+
+    def print_lr(self, is_verbose, group, lr, epoch=None):
+        """Print the new rate of a group, where is_verbose."""
+        if is_verbose:
+            text = f"djusting learning rate of group {group} to {lr:.4e}."
+            print("A" + text if epoch is None else f"Epoch {_number_of(epoch)}: a{text}")
 
     def state_dict(self):
         """Return a copy of the attributes, without the optimizer and callables."""
@@ -388,7 +397,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                     else:
                         self.T_cur, self.T_i = self.T_cur - self.T_i, self.T_i * self.T_mult
             self.last_epoch = math.floor(epoch)
-            self._set(self.get_lr())
+            self._set(self.get_lr(), epoch)
 
 
 class CyclicLR(LRScheduler):
@@ -412,11 +421,11 @@ class CyclicLR(LRScheduler):
         self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
         self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
-        self._momentum = _momentum_option(optimizer, cycle_momentum)
+        option = _momentum_option(optimizer, cycle_momentum)
         self.base_momentums = _of_groups("base_momentum", base_momentum, optimizer)
         self.max_momentums = _of_groups("max_momentum", max_momentum, optimizer)
-        if self._momentum and last_epoch != -1:
-            self.base_momentums = [_momentum(group, self._momentum) for group in optimizer.param_groups]
+        if option and last_epoch != -1:
+            self.base_momentums = [_momentum(group, option) for group in optimizer.param_groups]
 
         def prepare():
             for group, lr in zip(optimizer.param_groups, base_lrs):
@@ -429,18 +438,26 @@ class CyclicLR(LRScheduler):
         """Return the height of a cycle."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        if self.mode == "exp_range":
-            return self.gamma**x
-        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1)
+        return getattr(self, f"_{self.mode}_scale_fn")(x)
+
+    def _triangular_scale_fn(self, x):
+        return 1.0
+
+    def _triangular2_scale_fn(self, x):
+        return 0.5 ** (x - 1)
+
+    def _exp_range_scale_fn(self, x):
+        return self.gamma**x
 
     def get_lr(self):
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1 + self.last_epoch / self.total_size - cycle
         share = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
         height = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
-        if self._momentum:
+        option = _momentum_option(self.optimizer, self.cycle_momentum)
+        if option:
             for group, base, most in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums):
-                _set_momentum(group, self._momentum, most - (most - base) * share * height)
+                _set_momentum(group, option, most - (most - base) * share * height)
         return [base + (most - base) * share * height for base, most in zip(self.base_lrs, self.max_lrs)]
 
 
@@ -459,7 +476,8 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self._momentum = _momentum_option(optimizer, cycle_momentum)
+        self.cycle_momentum = cycle_momentum
+        option = _momentum_option(optimizer, cycle_momentum)
         peak, end = pct_start * self.total_steps - 1, self.total_steps - 1
         # The last step of each phase, and the names of the rates and momenta with which it begins and ends.
         up, down = ("initial", "max", "max", "base"), ("max", "min", "base", "max")
@@ -476,7 +494,7 @@ class OneCycleLR(LRScheduler):
             for group, most, (base_momentum, max_momentum) in zip(optimizer.param_groups, peaks, momenta):
                 first = most / div_factor
                 group.update(initial_lr=first, max_lr=most, min_lr=first / final_div_factor)
-                if self._momentum:
+                if option:
                     group.update(base_momentum=base_momentum, max_momentum=max_momentum)
 
         super().__init__(optimizer, last_epoch, verbose, prepare=prepare if last_epoch == -1 else None)
@@ -491,15 +509,23 @@ class OneCycleLR(LRScheduler):
             start = end
         share = (self.last_epoch - start) / (end - start)
         from_lr, to_lr, from_momentum, to_momentum = names
-        rates = [self._between(group[from_lr + "_lr"], group[to_lr + "_lr"], share)
+        rates = [self.anneal_func(group[from_lr + "_lr"], group[to_lr + "_lr"], share)
                  for group in self.optimizer.param_groups]
-        for group in self.optimizer.param_groups if self._momentum else ():
-            _set_momentum(group, self._momentum, self._between(group[from_momentum + "_momentum"],
-                                                               group[to_momentum + "_momentum"], share))
+        option = _momentum_option(self.optimizer, self.cycle_momentum)
+        for group in self.optimizer.param_groups if option else ():
+            _set_momentum(group, option, self.anneal_func(group[from_momentum + "_momentum"],
+                                                          group[to_momentum + "_momentum"], share))
         return rates
 
-    def _between(self, a, b, share):
-        return b + (a - b) * (1 + math.cos(math.pi * share)) / 2 if self._cosine else a + (b - a) * share
+    def anneal_func(self, start, end, pct):
+        """Return the number between start and end after the fraction pct of the way."""
+        return (self._annealing_cos if self._cosine else self._annealing_linear)(start, end, pct)
+
+    def _annealing_cos(self, start, end, pct):
+        return end + (start - end) * (1 + math.cos(math.pi * pct)) / 2
+
+    def _annealing_linear(self, start, end, pct):
+        return start + (end - start) * pct
 
 
 class _Several(LRScheduler):
@@ -619,9 +645,13 @@ class ReduceLROnPlateau:
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps, self.verbose = cooldown, eps, verbose
-        self.best = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        self.last_epoch = 0
+        self._reset()
         self._last_lr = _rates(optimizer)
+
+    def _reset(self):
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = 0
 
     def step(self, metrics, epoch=None):
         """Take the next value of the metric, and lower the rates if it is time."""
@@ -639,14 +669,17 @@ class ReduceLROnPlateau:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for i, (group, least) in enumerate(zip(self.optimizer.param_groups, self.min_lrs)):
-                lr = max(group["lr"] * self.factor, least)
-                if group["lr"] - lr > self.eps:
-                    group["lr"] = lr
-                    if self.verbose:
-                        print(f"Epoch {self.last_epoch:05d}: reducing learning rate of group {i} to {lr:.4e}.")
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = _rates(self.optimizer)
+
+    def _reduce_lr(self, epoch):
+        for i, (group, least) in enumerate(zip(self.optimizer.param_groups, self.min_lrs)):
+            lr = max(group["lr"] * self.factor, least)
+            if group["lr"] - lr > self.eps:
+                group["lr"] = lr
+                if self.verbose:
+                    print(f"Epoch {_number_of(epoch)}: reducing learning rate of group {i} to {lr:.4e}.")
 
     @property
     def in_cooldown(self):

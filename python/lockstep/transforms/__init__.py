@@ -9,6 +9,8 @@ manual_seed(). Pictures have one or three channels, of bytes or of float32 in 0 
 width, channels] of bytes become tensors.
 """
 
+from collections.abc import Iterator
+
 from .. import _core
 from .._core import internal as _internal
 from ..utils.data import _is_unchanged
@@ -16,15 +18,18 @@ from . import functional  # noqa: F401
 from .functional import InterpolationMode, picture as _picture  # noqa: F401
 from .more import (  # noqa: F401
     ConvertImageDtype, FiveCrop, GaussianBlur, Grayscale, Pad, PILToTensor, RandomAffine, RandomApply, RandomChoice,
-    RandomGrayscale, RandomOrder, RandomPerspective, TenCrop, ToPILImage, drawn as _drawn)
+    RandomGrayscale, RandomOrder, RandomPerspective, TenCrop, ToPILImage, _Called, drawn as _drawn)
 
 
 def _core_of(transform):
     """Return the C++ transform that does the same with the current attributes; None if only Python does it."""
-    return transform._make_core() if _is_unchanged(type(transform), "_make_core", "__call__") else None
+    unchanged = _is_unchanged(type(transform), "_make_core", "__call__", "forward")
+    # The program may set a forward of one transform, and get_params is an error in forward().
+    unchanged = unchanged and "forward" not in vars(transform) and not hasattr(transform, "get_params")
+    return transform._make_core() if unchanged else None
 
 
-class _Transform:
+class _Transform(_Called):
     """A transform of the C++ library, which _make_core() makes from the attributes."""
 
     _random = False
@@ -33,7 +38,7 @@ class _Transform:
         self.__dict__.update(attributes)
         self._make_core()  # throws for invalid values
 
-    def __call__(self, image):
+    def forward(self, image):
         return self._make_core()(_picture(image), _drawn() if self._random else None)
 
     def __repr__(self):
@@ -43,12 +48,21 @@ class _Transform:
 class _RandomTransform(_Transform):
     _random = True
 
+    def forward(self, image):
+        self._check_params()
+        return super().forward(image)
+
+
+class _RandomFlip(_Transform):  # has no get_params in torchvision
+    _random = True
+
 
 class Compose:
     """Several transforms, one after the other."""
 
     def __init__(self, transforms):
-        self.transforms = list(transforms)
+        # The program's own list, which it may edit, as in torchvision. An iterator would be used up by one picture.
+        self.transforms = list(transforms) if isinstance(transforms, Iterator) else transforms
 
     @property
     def _random(self):
@@ -98,11 +112,11 @@ class Normalize(_Transform):
     def _make_core(self):
         return _internal.normalize(list(self.mean), list(self.std))
 
-    def __call__(self, image):
+    def forward(self, image):
         image = _picture(image)
         # Other types go to the library's transform, too, if they are not floating: it has the error messages.
         if image.dim() == 3 and (image.dtype == _core.float32 or not image.is_floating_point()):
-            return super().__call__(image)
+            return super().forward(image)
         if image.dim() < 3:
             raise ValueError(f"Normalize: the picture is {list(image.shape)}, expected [.., channels, height, width]")
         if 0 in self.std:
@@ -172,7 +186,7 @@ class RandomResizedCrop(_RandomTransform):
                                              _interpolation(self.interpolation))
 
 
-class RandomHorizontalFlip(_RandomTransform):
+class RandomHorizontalFlip(_RandomFlip):
     """Swaps left and right with probability p."""
 
     def __init__(self, p=0.5):
@@ -182,7 +196,7 @@ class RandomHorizontalFlip(_RandomTransform):
         return _internal.random_horizontal_flip(self.p)
 
 
-class RandomVerticalFlip(_RandomTransform):
+class RandomVerticalFlip(_RandomFlip):
     """Swaps top and bottom with probability p."""
 
     def __init__(self, p=0.5):

@@ -21,7 +21,19 @@ def _between(low, high, draw):
     return low + (high - low) * draw
 
 
-class _Named:
+class _Called:
+    """A call computes forward(), which a class of the program may override."""
+
+    def __call__(self, *args, **kwargs):
+        return self.forward(*args, **kwargs)
+
+    def _check_params(self):
+        # The library draws the numbers itself.
+        if hasattr(self, "get_params"):
+            raise _core.Error(f"{type(self).__name__}: get_params() is not called, expected a forward() that calls it")
+
+
+class _Named(_Called):
     """repr() shows the attributes."""
 
     def __repr__(self):
@@ -38,7 +50,7 @@ class Pad(_Named):
     def __init__(self, padding, fill=0, padding_mode="constant"):
         self.padding, self.fill, self.padding_mode = padding, fill, padding_mode
 
-    def __call__(self, img):
+    def forward(self, img):
         return F.pad(img, self.padding, self.fill, self.padding_mode)
 
 
@@ -48,7 +60,7 @@ class Grayscale(_Named):
     def __init__(self, num_output_channels=1):
         self.num_output_channels = num_output_channels
 
-    def __call__(self, img):
+    def forward(self, img):
         return F.rgb_to_grayscale(img, self.num_output_channels)
 
 
@@ -58,7 +70,7 @@ class RandomGrayscale(_Named):
     def __init__(self, p=0.1):
         self.p = p
 
-    def __call__(self, img):
+    def forward(self, img):
         img = F.picture(img)
         return F.rgb_to_grayscale(img, img.size(-3)) if draws(1)[0] < self.p else img
 
@@ -74,7 +86,8 @@ class GaussianBlur(_Named):
         if not 0.0 < self.sigma[0] <= self.sigma[1]:
             raise ValueError("sigma values should be positive and of the form (min, max).")
 
-    def __call__(self, img):
+    def forward(self, img):
+        self._check_params()
         sigma = _between(*self.sigma, draws(1)[0])
         return F.gaussian_blur(img, self.kernel_size, [sigma, sigma])
 
@@ -99,13 +112,13 @@ class ToPILImage:
         return f"ToPILImage(mode={self.mode})" if self.mode else "ToPILImage()"
 
 
-class ConvertImageDtype:
+class ConvertImageDtype(_Called):
     """Converts to another type, and to the range of that type."""
 
     def __init__(self, dtype):
         self.dtype = dtype
 
-    def __call__(self, image):
+    def forward(self, image):
         return F.convert_image_dtype(image, self.dtype)
 
     def __repr__(self):
@@ -118,7 +131,7 @@ class FiveCrop(_Named):
     def __init__(self, size):
         self.size = size
 
-    def __call__(self, img):
+    def forward(self, img):
         return F.five_crop(img, self.size)
 
 
@@ -128,17 +141,17 @@ class TenCrop(_Named):
     def __init__(self, size, vertical_flip=False):
         self.size, self.vertical_flip = size, vertical_flip
 
-    def __call__(self, img):
+    def forward(self, img):
         return F.ten_crop(img, self.size, self.vertical_flip)
 
 
-class RandomApply:
+class RandomApply(_Called):
     """Applies all of the transforms with probability p, otherwise none."""
 
     def __init__(self, transforms, p=0.5):
         self.transforms, self.p = transforms, p
 
-    def __call__(self, img):
+    def forward(self, img):
         if self.p < draws(1)[0]:
             return img
         for transform in self.transforms:
@@ -197,7 +210,7 @@ def _span(name, value, n=2):
     return tuple(value)
 
 
-class RandomAffine:
+class RandomAffine(_Called):
     """Rotates, moves, scales, and shears by random numbers; the size does not change. Angles are in degrees.
 
     translate: the largest shifts, as fractions of width and height. scale: the smallest and the largest factor. shear:
@@ -214,7 +227,8 @@ class RandomAffine:
         self.shear = None if shear is None else _span("shear", shear, 4)
         self.interpolation, self.fill, self.center = interpolation, fill, center
 
-    def __call__(self, img):
+    def forward(self, img):
+        self._check_params()
         img = F.picture(img)
         draw = draws(6)
         height, width = img.shape[-2:]
@@ -239,13 +253,14 @@ class RandomAffine:
                 f"shear={self.shear})")
 
 
-class RandomPerspective:
+class RandomPerspective(_Called):
     """With probability p, moves the corners inwards, each by at most the fraction distortion_scale of half an edge."""
 
     def __init__(self, distortion_scale=0.5, p=0.5, interpolation="bilinear", fill=0):
         self.distortion_scale, self.p, self.interpolation, self.fill = distortion_scale, p, interpolation, fill
 
-    def __call__(self, img):
+    def forward(self, img):
+        self._check_params()
         img = F.picture(img)
         draw = draws(9)
         if draw[0] >= self.p:

@@ -1,9 +1,10 @@
 """Data sets and the loader, as torch.utils.data.
 
 The order of the examples depends on manual_seed() (or on `generator`) and the epoch, as in the C++ library: a C++
-loader with the same seed has the same batches. Workers are threads. A data set of the C++ library (lockstep.datasets,
-TensorDataset) makes its batches without the interpreter, unless a derived class defines __getitem__, __getitems__, or
-__len__. A loop uses the attributes of a data set as they are when it begins.
+loader with the same seed has the same batches. Each further loader that shuffles has an order of its own. Workers are
+threads. A data set of the C++ library (lockstep.datasets, TensorDataset) makes its batches without the interpreter,
+unless a derived class defines __getitem__, __getitems__, or __len__. A loop uses the attributes of a data set as they
+are when it begins.
 """
 
 import bisect
@@ -11,12 +12,14 @@ import collections
 import hashlib
 import itertools
 import operator
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 
 from ... import _core
 from ..._core import internal as _internal
 from ..._core import Tensor
+from ...generator import orders_of as _orders_of
 from . import _draws
 from ._workers import Loop, Workers
 
@@ -50,6 +53,8 @@ class TensorDataset(Dataset):
         self.tensors = tensors
 
     def _make_core(self):
+        if any(x.requires_grad for x in self.tensors):
+            return None  # Python's batches have the history.
         return _internal.tensor_dataset(list(self.tensors))
 
     def __getitem__(self, index):
@@ -130,6 +135,13 @@ def _core_of(dataset):
     return dataset._make_core() if made else None
 
 
+def _reads_tensors(dataset):
+    """Return whether the examples are rows of the program's tensors, to which it may write during a loop."""
+    if isinstance(dataset, ConcatDataset):
+        return any(map(_reads_tensors, dataset.datasets))
+    return _reads_tensors(dataset.dataset) if isinstance(dataset, Subset) else isinstance(dataset, TensorDataset)
+
+
 def _is_unchanged(cls, make, *methods):
     """Return whether `make` still describes these methods: no class derived from its own overrides them."""
     known = next((vars(c) for c in cls.__mro__ if vars(c).keys() & {make, *methods}), ())
@@ -149,8 +161,16 @@ def _key_of(index):
     return int.from_bytes(hashlib.sha256(repr(index).encode()).digest()[:7], "little")
 
 
-def _seed_of(generator):
-    return None if generator is None else generator.initial_seed()
+def _seed_of(generator, number=0):
+    """Return the seed of the orders with this number. None: that of manual_seed(), which C++ knows.
+
+    Number 0 has the seed itself, so that its orders are those of C++.
+    """
+    seed = None if generator is None else generator.initial_seed()
+    if number == 0:
+        return seed
+    words = struct.pack("<2Q", _internal.default_seed() if seed is None else seed, number)
+    return int.from_bytes(hashlib.sha256(words).digest()[:8], "little")
 
 
 class Sampler:
@@ -164,7 +184,14 @@ class Sampler:
 
 
 class _EpochSampler(Sampler):
-    """A sampler with a different order in each epoch; each loop starts the next epoch."""
+    """A sampler with a different order in each epoch; each loop starts the next epoch.
+
+    Samplers of one seed are numbered when their first order is asked for. The number enters the seed, because two equal
+    orders would make pairs of different examples pairs of equal ones.
+    """
+
+    _number = None
+    _epoch_is_set = False
 
     def __init__(self, generator):
         self.generator = generator
@@ -173,6 +200,15 @@ class _EpochSampler(Sampler):
     def set_epoch(self, epoch):
         """Set the epoch of the next loop."""
         self.epoch = epoch
+        self._epoch_is_set = True
+
+    def _own_number(self):
+        if self._number is None:
+            self._number = _orders_of(self.generator).take(self._epoch_is_set)
+        return self._number
+
+    def _seed(self):
+        return _seed_of(self.generator, self._own_number())
 
     def order(self, epoch):
         raise NotImplementedError
@@ -225,7 +261,7 @@ class RandomSampler(_EpochSampler):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def order(self, epoch):
-        seed, n = _seed_of(self.generator), len(self.data_source)
+        seed, n = self._seed(), len(self.data_source)
         if self.replacement:
             return _internal.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
         # If there are more draws than examples, appends several permutations.
@@ -240,8 +276,8 @@ class RandomSampler(_EpochSampler):
     def _is_long(self):
         return self.replacement and self.num_samples > 1 << 22
 
-    def _long_order(self, epoch):
-        weights, seed, part = [1.0] * len(self.data_source), _seed_of(self.generator), 1 << 16
+    def _long_order(self, seed, epoch):
+        weights, part = [1.0] * len(self.data_source), 1 << 16
         for number, begin in enumerate(range(0, self.num_samples, part)):
             n = min(part, self.num_samples - begin)
             yield from _internal.weighted_order(weights, n, True, seed, epoch + (number << 32))
@@ -250,7 +286,7 @@ class RandomSampler(_EpochSampler):
         if not self._is_long:
             return super().__iter__()
         self.epoch += 1
-        return self._long_order(self.epoch - 1)
+        return self._long_order(self._seed(), self.epoch - 1)
 
     def __len__(self):
         return self.num_samples
@@ -264,7 +300,7 @@ class SubsetRandomSampler(_EpochSampler):
         self.indices = indices
 
     def order(self, epoch):
-        return [self.indices[i] for i in _internal.random_order(len(self.indices), _seed_of(self.generator), epoch)]
+        return [self.indices[i] for i in _internal.random_order(len(self.indices), self._seed(), epoch)]
 
     def __len__(self):
         return len(self.indices)
@@ -276,13 +312,18 @@ class WeightedRandomSampler(_EpochSampler):
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         super().__init__(generator)
         _check_draws(num_samples, replacement, least=0)
-        self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
+        # As in PyTorch, a float64 tensor or array stays the program's, so that its later writes count.
+        if not (isinstance(weights, Tensor) or _is_array(weights)):
+            weights = [float(w) for w in weights]
+        self.weights = _core.as_tensor(weights, dtype=_core.float64)
+        if self.weights.dim() != 1:
+            raise ValueError(f"weights have {self.weights.dim()} axes, expected one")
         self.num_samples = num_samples
         self.replacement = replacement
 
     def order(self, epoch):
-        return _internal.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator),
-                                        epoch)
+        weights = _core.as_tensor(self.weights, dtype=_core.float64).tolist()
+        return _internal.weighted_order(weights, self.num_samples, self.replacement, self._seed(), epoch)
 
     def __len__(self):
         return self.num_samples
@@ -535,7 +576,7 @@ class DataLoader:
     """Batches of a data set, made ahead of use by `num_workers` threads.
 
     collate_fn gets the list of a batch's items. With `shuffle`, each loop has a different order, which depends on
-    manual_seed(), or on `generator`, and the number of the loop.
+    manual_seed(), or on `generator`, the number of loaders that have shuffled before, and the number of the loop.
 
     >>> for x, y in loader: ...                      # in host memory
     >>> for x, y in loader.on(net): ...              # where the model is, on all of its devices
@@ -626,11 +667,15 @@ class DataLoader:
     def set_epoch(self, epoch):
         """Set the epoch of the next loop, which decides its order and the random transforms of C++ data sets."""
         self._epoch = epoch
+        sampler = self._inner_sampler()
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+
+    def _inner_sampler(self):
         sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
         while not hasattr(sampler, "set_epoch") and hasattr(sampler, "sampler"):
             sampler = sampler.sampler
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(epoch)
+        return sampler
 
     def __iter__(self):
         return self._loop(None)
@@ -642,30 +687,31 @@ class DataLoader:
         rank's rows of each batch of the whole job, of any size; all ranks need the same loader, without a
         DistributedSampler. Each loop over the result is a loop of the loader.
         """
-        if isinstance(self.sampler, DistributedSampler):
+        if isinstance(self._inner_sampler(), DistributedSampler):
             raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, "
                              "whose batches are cut over the ranks")
         if self._iterable or not self._own_batches:
             raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
         splitter = getattr(model, "_splitter", None)
         if splitter is None:
-            splitter = _internal.BatchSplitter(model, shards, list(weights), self.batch_size)
+            splitter = _internal.BatchSplitter(model, shards, list(weights), self.batch_sampler.batch_size)
         elif shards or weights:
             raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
         return _BatchesOn(self, splitter)
 
-    # The order of this loop, as indices of examples.
+    # The order of this loop, as indices of examples. The program may have changed batch_sampler since the last one.
     def _order(self):
-        if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
-            return self.sampler._batches(self.batch_size)
-        if getattr(self.sampler, "_is_long", False):
-            raise ValueError(f"{type(self.sampler).__name__}: {len(self.sampler)} draws, expected fewer where the "
-                             "order is listed before the loop")
-        return [operator.index(i) if hasattr(i, "__index__") else i for i in self.sampler]
+        sampler = self.batch_sampler.sampler
+        if getattr(type(sampler), "__iter__", None) is DistributedSampler.__iter__:
+            return sampler._batches(self.batch_sampler.batch_size)
+        if getattr(sampler, "_is_long", False):
+            raise ValueError(f"{type(sampler).__name__}: {len(sampler)} draws, expected fewer where the order is "
+                             "listed before the loop")
+        return [operator.index(i) if hasattr(i, "__index__") else i for i in sampler]
 
     def _batches(self, order):
-        n = self.batch_size
-        return (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
+        n, drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last
+        return (order[i : i + n] for i in range(0, len(order), n) if not drop_last or i + n <= len(order))
 
     def _examples(self, use):
         """Return the data set for the examples of a loop; `use`, the caller, makes batches of its own."""
@@ -677,10 +723,11 @@ class DataLoader:
             raise ValueError(f"{use}: a DataLoader with {found}, expected one without, or a data set")
         if not self._own_batches:
             return Subset(self.dataset, [i for batch in self.batch_sampler for i in batch])
-        sampler, n = self.sampler, len(self.dataset)
+        batches, n = self.batch_sampler, len(self.dataset)
+        sampler = batches.sampler
         whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement
                                                        and sampler.num_samples == n)
-        if whole and sampler.data_source is self.dataset and not (self.drop_last and n % self.batch_size):
+        if whole and sampler.data_source is self.dataset and not (batches.drop_last and n % batches.batch_size):
             return self.dataset
         return Subset(self.dataset, [i for batch in self._batches(self._order()) for i in batch])
 
@@ -692,22 +739,28 @@ class DataLoader:
 
     def _loop(self, splitter):
         epoch, self._epoch = self._epoch, self._epoch + 1
+        number, own, inner = 0, self.batch_sampler, self._inner_sampler()
+        if isinstance(inner, _EpochSampler):
+            # Random transforms differ, too, from those of other loaders, and of earlier loaders with this sampler.
+            number, epoch = inner._own_number(), max(epoch, inner.epoch)
         # A sampler of the program may be endless, or decide during the loop.
-        lazy = self._own_batches and splitter is None and not _knows_its_order(self.sampler)
+        lazy = self._own_batches and splitter is None and not _knows_its_order(own.sampler)
         plain = self._own_batches and not lazy and self.collate_fn is default_collate and not self._inits_workers
         core = _core_of(self.dataset) if plain else None
         if core is not None:
             # No Python code runs in these threads, so one thread works ahead even where PyTorch would make batches in
-            # the loop itself.
-            workers = max(self.num_workers, 1)
+            # the loop itself, unless the next batch would miss what the loop writes.
+            workers = self.num_workers or (0 if _reads_tensors(self.dataset) else 1)
             order = _numbers(self._order(), len(core))
-            loop = _internal.BatchLoop(core, order, self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
-                                       workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
+            loop = _internal.BatchLoop(core, order, own.batch_size, own.drop_last, _seed_of(self.generator, number),
+                                       epoch, workers, workers * (self.prefetch_factor or 2), self._pin_for(),
+                                       splitter)
             return _CoreLoop(loop)
         if self._iterable:
             jobs = self._iterable_batches()
             return _ahead(self, jobs, self._finish, max_ahead=1)
-        seed = _internal.default_seed() if self.generator is None else _seed_of(self.generator)
+        seed = _seed_of(self.generator, number)
+        seed = _internal.default_seed() if seed is None else seed
 
         def example(i):
             with _internal.ExampleScope("transform", seed, epoch, _key_of(i)):
@@ -726,7 +779,7 @@ class DataLoader:
             order = self._order()
             batches = self._batches(order)
             if splitter is not None:
-                _compare_orders(splitter, order, self.batch_size, self.drop_last)
+                _compare_orders(splitter, order, own.batch_size, own.drop_last)
                 return self._cut(splitter, batches, fetch)
         else:
             batches = iter(self.batch_sampler)
