@@ -87,8 +87,8 @@ class Run {
 };
 
 // Takes the weights of the best epoch if the folder has them (--save-best), else those of the newest checkpoint. Throws
-// if the folder has no run.json, no checkpoint, or one that does not fit, such as one of another recipe. If run.json has
-// no recipe, as those of older versions, the description has the checkpoint's.
+// if the folder has no run.json, no checkpoint, or one that does not fit, such as one of another recipe. If run.json
+// has no recipe, as those of older versions, the description has the checkpoint's.
 Run load_run(const std::filesystem::path& folder);
 
 }  // namespace lockstep
