@@ -17,23 +17,11 @@ class Orders:
 
     def __init__(self):
         self.next = 0
-        self._resumed = self._saved = 0  # From the first to below the second, samplers of a saved state have numbers.
 
-    def take(self, epoch_is_set):
-        """Return the next number.
-
-        After restore(), a sampler whose epoch the program has set goes on as one of the process that saved the state.
-        """
-        if epoch_is_set and self._resumed < self._saved:
-            self._resumed += 1
-            return self._resumed - 1
+    def take(self):
+        """Return the next number."""
         self.next += 1
         return self.next - 1
-
-    def restore(self, saved, before):
-        """Go back to where `next` was `saved`. before: the Orders until now, whose samplers keep their numbers."""
-        begun = before.next if before._resumed == before._saved else before._resumed
-        self._resumed, self._saved, self.next = min(begun, saved), saved, saved
 
 
 _of_thread = threading.local()
@@ -86,4 +74,4 @@ class Generator:
         if len(data) not in (16, 24):  # 16: of an older version
             raise TypeError("Generator.set_state: expected a result of get_state()")
         self._seed, self._draws, orders = struct.unpack("<3Q", data.ljust(24, b"\0"))
-        self._orders.restore(orders, self._orders)
+        self._orders.next = orders

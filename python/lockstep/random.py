@@ -34,10 +34,10 @@ def set_rng_state(new_state):
     data = bytes(new_state.tolist()) if isinstance(new_state, _core.Tensor) and new_state.dim() == 1 else b""
     if len(data) < 24 or len(data) % 8:
         raise TypeError("set_rng_state: expected a result of get_rng_state()")
-    words, before = list(struct.unpack(f"<{len(data) // 8}Q", data)), _orders_of(None)
+    words = list(struct.unpack(f"<{len(data) // 8}Q", data))
     count, words[2] = words[2] >> 32, words[2] & 0xFFFFFFFF
     _internal.set_random_state(words)
-    _orders_of(None).restore(count, before)
+    _orders_of(None).next = count
 
 
 @contextlib.contextmanager

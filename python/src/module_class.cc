@@ -262,13 +262,6 @@ py::object attribute_of(std::string_view name, const py::object& value, const py
   return value;
 }
 
-// Adds a module that is an argument, such as an activation, as a child. That of a wrapper is one already.
-void add_child(const ModuleTree& tree, const char* name, const std::shared_ptr<Module>& module) {
-  for (const auto& child : tree.children())
-    if (child.module == module.get()) return;
-  tree.set_child(name, module);
-}
-
 }  // namespace
 
 void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
@@ -295,7 +288,9 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
     const bool no_bias = std::string_view(name) == "bias" && value.is(py::bool_(false));
     attributes[name] =
         no_bias && dynamic_cast<RecurrentModule*>(&module) == nullptr ? py::none() : attribute_of(name, value, given);
-    if (py::isinstance<Module>(value)) add_child(tree, name, value.cast<std::shared_ptr<Module>>());
+    // Wrappers and containers own their modules already.
+    const bool adds = std::string_view(name) == "activation" && py::isinstance<Module>(value);
+    if (adds) tree.set_child(name, value.cast<std::shared_ptr<Module>>());
   }
   attributes["_lockstep_arguments"] = given;  // a name that no class of the program has
   if (!device.is_none()) {

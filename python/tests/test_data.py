@@ -123,14 +123,43 @@ def test_a_state_brings_the_orders_back():
         orders(loader)
     state = torch.get_rng_state()
     new = orders(loader)
-    # Resumed: the loader whose epoch is set has the number that it had, and new loaders have others.
+    # Resumed: new loaders go on with the numbers, and a loader whose epoch is set has the order of seed and epoch.
     torch.manual_seed(0)
     torch.set_rng_state(state)
-    assert orders(loader, 1) == new[:1]
     resumed = loader()
     resumed.set_epoch(1)
     assert orders(lambda: resumed, 1) == [second]
-    assert orders(loader, 2) == new[1:]
+    assert orders(loader) == new
+
+
+def test_a_loader_of_each_epoch_resumes():
+    def epochs(first):
+        torch.manual_seed(0)
+        found = []
+        for epoch in range(first, 4):
+            loader = DataLoader(range(20), 20, shuffle=True)
+            loader.set_epoch(epoch)
+            found += orders(lambda: loader, 1)
+        return found
+
+    assert epochs(2) == epochs(0)[2:]
+    assert len(set(map(str, epochs(0)))) == 4
+
+
+def test_samplers_of_examples_do_not_count():
+    class Draws(torch.utils.data.Dataset):
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, i):
+            return torch.tensor([i, *list(RandomSampler(range(20)))[:3]])
+
+    found = []
+    for workers in (0, 1, 3):
+        torch.manual_seed(0)
+        batches = [batch.tolist() for batch in DataLoader(Draws(), 2, num_workers=workers)]
+        found.append((batches, orders(lambda: DataLoader(range(20), 20, shuffle=True))))
+    assert found[0] == found[1] == found[2]
 
 
 def test_batch_sampler_may_change():

@@ -822,6 +822,7 @@ class _Handle:
     def remove(self):
         """Remove this hook. Other registrations of the same function stay."""
         if self._hooks.pop(self.id, None) is not None:
+            self._module.__dict__.get(_WITH_KWARGS, set()).discard(self.id)
             _forget_call_hooks(self._module)
 
 
@@ -884,7 +885,9 @@ def _add_hook(self, kind, hook, prepend=False, with_kwargs=False):
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     if with_kwargs:
-        _set(self, _WITH_KWARGS, {*self.__dict__.get(_WITH_KWARGS, ()), handle.id})
+        if _WITH_KWARGS not in self.__dict__:
+            _set(self, _WITH_KWARGS, set())
+        self.__dict__[_WITH_KWARGS].add(handle.id)
     return handle
 
 

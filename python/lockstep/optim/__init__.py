@@ -109,9 +109,7 @@ class Optimizer:
         # PyTorch numbers the parameters, mostly from 0.
         order = {str(number): i for i, number in enumerate(chain(*(g["params"] for g in saved)))}
         self._load_state(state_dict["state"], groups, order)
-        for own, group in zip(self.param_groups, groups):
-            own.clear()
-            own.update(group)
+        self.param_groups = groups  # others may share the dicts of before
         self._is_loaded, self._set_by_new_schedules = True, None
 
     def _state(self):

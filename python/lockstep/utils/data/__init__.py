@@ -187,7 +187,9 @@ class _EpochSampler(Sampler):
     """A sampler with a different order in each epoch; each loop starts the next epoch.
 
     Samplers of one seed are numbered when their first order is asked for. The number enters the seed, because two equal
-    orders would make pairs of different examples pairs of equal ones.
+    orders would make pairs of different examples pairs of equal ones. Two kinds have the number 0 and do not count: one
+    whose epoch the program has set before, so that seed and epoch say its order, also in a resumed run; and one of an
+    example, whose number would depend on the thread that makes the example.
     """
 
     _number = None
@@ -204,7 +206,8 @@ class _EpochSampler(Sampler):
 
     def _own_number(self):
         if self._number is None:
-            self._number = _orders_of(self.generator).take(self._epoch_is_set)
+            named = self._epoch_is_set or _internal.has_example_key()
+            self._number = 0 if named else _orders_of(self.generator).take()
         return self._number
 
     def _seed(self):
