@@ -78,7 +78,7 @@ ANY = {
     "frac": lambda c: (c.x + 0.317).frac(), "remainder": lambda c: (c.x + 0.317) % c.number,
     "clamp": lambda c: c.x.clamp(-1, 1), "relu": lambda c: c.F.relu(c.x), "gelu": lambda c: c.F.gelu(c.x),
     "softplus": lambda c: c.F.softplus(c.x), "silu": lambda c: c.F.silu(c.x), "elu": lambda c: c.F.elu(c.x),
-    "selu": lambda c: c.F.selu(c.x), "celu": lambda c: c.F.celu(c.x, 0.7), "mish": lambda c: c.F.mish(c.x),
+    "selu": lambda c: c.F.selu(c.x), "celu": lambda c: c.F.celu(c.x, 0.75), "mish": lambda c: c.F.mish(c.x),
     "leaky_relu": lambda c: c.F.leaky_relu(c.x, 0.1), "logsigmoid": lambda c: c.F.logsigmoid(c.x),
     "hardtanh": lambda c: c.F.hardtanh(c.x), "hardswish": lambda c: c.F.hardswish(c.x),
     # The derivative of PyTorch 1.13's is 1/6 in float32.
