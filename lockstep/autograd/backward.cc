@@ -80,6 +80,8 @@ class BackwardWalk {
     } else {
       check(seed->kind == root->kind && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
             "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root, seed);
+      check(options_.share == 1 && options_.scales.empty(),
+            "backward: share or scales beside the gradient of {}, expected none: multiply the gradient by them", root);
       if (root->kind == Kind::cut) {
         check(same_placement(seed->at, root->at),
               "backward: the gradient of {} is cut differently, expected the same shards in the same places", root);

@@ -381,6 +381,7 @@ Tensor kept_type(const Tensor& a, const Tensor& result) {
 }
 
 Tensor& assign_result(std::string_view what, Tensor& a, const Tensor& result) {
+  check(result.shape() == a.shape(), "{}: the result is {}, expected the shape of {}", what, result.shape().str(), a);
   const Tensor kept = kept_type(a, result);
   const bool is_leaf = a->grad && !a->grad->node;
   if (!is_leaf && a->label.empty()) return a = kept;

@@ -112,7 +112,10 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
   check(chunks > 0, "chunk: {} parts, expected at least 1", chunks);
   if (x->kind != Kind::cut || x->cut.axis != axis) {
     const std::int64_t size = x.size(axis);
-    return split(x, std::max<std::int64_t>((size + chunks - 1) / chunks, 1), axis);
+    if (size > 0) return split(x, (size + chunks - 1) / chunks, axis);
+    std::vector<Tensor> empty;
+    for (int i = 0; i < chunks; ++i) empty.push_back(narrow(x, axis, 0, 0));
+    return empty;
   }
   // The axis has several batches side by side, as cat() joins them.
   Placed placed = place_as("chunk", x);

@@ -43,8 +43,11 @@ bool ReduceLROnPlateau::falls(double value) {
 void ReduceLROnPlateau::replay(double value) { falls(value); }
 
 bool ReduceLROnPlateau::step(double value) {
+  const auto before = state_;
   if (!falls(value)) return false;
-  check(optimizer_.learning_rate() == optimizer_.base_learning_rate(),
+  const bool scheduled = optimizer_.learning_rate() != optimizer_.base_learning_rate();
+  if (scheduled) state_ = before;
+  check(!scheduled,
         "reduce_lr_on_plateau: a schedule has set the rate to {}, and will replace a lower one: expected a constant "
         "rate, as without TrainerOptions::schedule",
         optimizer_.learning_rate());

@@ -384,6 +384,22 @@ TEST_F(GraphTest, AFunctionsGradientsHaveToBeLikeItsInputs) {
   EXPECT_FALSE(run({}).defined());
 }
 
+// They would be ignored.
+TEST_F(GraphTest, AGradientThatIsGivenHasItsShareAndScale) {
+  Tensor x = leaf({1, 2});
+  const Tensor y = x * 2;
+  EXPECT_ERROR(backward({y}, {y.detach()}, {.share = 0.5}), "backward: share or scales beside the gradient of");
+  backward({y}, {y.detach()});
+  EXPECT_EQ(values(x.grad()), (Numbers{4, 8}));
+}
+
+TEST_F(GraphTest, AWriteInPlaceKeepsTheShape) {
+  Tensor x = constant({1, 2}).detach();
+  EXPECT_ERROR(x += full({2, 2}, 1, {.device = x.device()}), "expected the shape of");
+  EXPECT_EQ(x.shape(), Shape({2}));
+  EXPECT_EQ(chunk(full({0, 2}, 1), 3).size(), 3U);
+}
+
 TEST_F(GraphTest, CastsGoBackToTheTypeTheyCameFrom) {
   Tensor x = leaf({1, 2});
   Tensor y = x.to(DType::bf16);
