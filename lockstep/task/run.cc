@@ -70,8 +70,8 @@ std::filesystem::path described_checkpoint(const std::filesystem::path& file, Ru
   try {
     check_recipe(checkpoint, run.recipe);
   } catch (const RecipeMismatch& error) {
-    fail("{}: describes another run than that of the weights ({}): a step of the latter writes it anew", file.string(),
-         error.what());
+    fail("{}: describes another run than that of the weights ({}). Resume that run for a step, which writes it again",
+         file.string(), error.what());
   }
   return checkpoint.path;
 }

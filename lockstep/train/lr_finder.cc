@@ -44,7 +44,9 @@ class TrainingState {
     optimizer_.load_state_dict(moments_);
     random_->set_position(position_);
     // train() and eval() of a module switch its children, too, one of which may have a mode of its own, or two parents.
-    for (bool changed = true; changed;) {
+    // Each pass settles at least the first module that differs; a train() of a class may refuse its mode.
+    bool changed = true;
+    for (std::size_t pass = 0; changed && pass < modes_.size(); ++pass) {
       changed = false;
       for (const auto& [module, training] : modes_) {
         if (module->training() == training) continue;

@@ -67,7 +67,8 @@ void TrainingLog::write_start() {
                                   {"parameters", start_.module->parameter_count()},
                                   // A process that is alone sends nothing, but readers of the log expect the field.
                                   {"backend", start_.backend}};
-  for (const Metric& m : start_.metrics ? *start_.metrics : std::vector<Metric>()) {
+  static const std::vector<Metric> kNone;
+  for (const Metric& m : start_.metrics ? *start_.metrics : kNone) {
     if (m.smaller_is_better) event["smaller_is_better"].push_back(m.name);
   }
   event.update(parse_json<nlohmann::ordered_json>(start_.recipe->json()));

@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "lockstep/autograd/functions.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/net/tcp_store.h"
@@ -70,6 +72,21 @@ TEST(Job, AnOnlyRankTakesAllDevices) {
   ASSERT_EQ(job.devices().size(), 2u);
   EXPECT_EQ(job.devices()[1].name(), "cpu:2");
   job.close();
+}
+
+// Nothing reads the loss of a bad label, and other ranks do not know of it.
+TEST(Job, WarnsOfItsLastFailure) {
+  std::vector<std::string> warnings;
+  const WarningHandler old = set_warning_handler([&](const Warning& w) { warnings.push_back(w.message); });
+  for (const bool fails : {true, false}) {
+    const Job job({.runtime = {.cpu_devices = 1}});
+    const Tensor logits = full({1, 3}, 0, {.device = job.devices()[0]});
+    cross_entropy(logits, tensor({fails ? 7 : 2}).to(job.devices()[0]));
+  }
+  set_warning_handler(old);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("cross_entropy"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("call Job::close() to get the error"), std::string::npos);
 }
 
 // A rank whose number was lost on the way would train alone.
