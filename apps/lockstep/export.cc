@@ -24,25 +24,13 @@ Tensor row_of(const std::vector<double>& values, const Shape& shape) {
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-// How pixels, or table numbers, become the model's input: x = (value / divisor - mean) / stddev for each channel.
-struct InputScale {
-  double divisor = 1;
-  std::vector<double> mean{}, stddev{};
-};
-
-InputScale input_scale_of(const DataSchema& schema) {
-  if (schema.image) return {255, schema.image->mean, schema.image->stddev};
-  if (const auto& a = schema.array) return {a->mean.empty() ? a->divisor : 1, a->mean, a->stddev};
-  return {};
-}
-
 int export_run(const ExportOptions& o) {
-  const Run run = load_run(o.run);
+  const Run run = load_run(o.run, DType::f32);
   notice_best(o.run, run);
   const DataSchema& schema = run.schema();
   const bool classes = schema.task != lockstep::TaskKind::regression;
   const bool pictures = schema.input.size() == 3;
-  const InputScale normal = input_scale_of(schema);
+  const InputScale normal = schema.input_scale();
   if (o.pixels && !pictures) {
     throw UsageError(fmt::format("--pixels: only for pictures; this run takes {}", Shape(schema.input)));
   }

@@ -14,4 +14,9 @@ HeadDataset::HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t coun
   count_ = std::min(count, inner_->size());
 }
 
+std::int64_t HeadDataset::checked(std::int64_t index) const {
+  check(index >= 0 && index < count_, "head dataset: example {} is out of range [0, {})", index, count_);
+  return index;
+}
+
 }  // namespace lockstep

@@ -22,26 +22,30 @@ constexpr std::int64_t kMostExamples = 10'000;
 constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500,
                       kMostClasses = 2000;  // of the confusion matrix, which has 32 MB then
 
-// Returns an example's pixels as u8 [channels, height, width], without the model's normalization. If some are outside 0
-// to 1, the range from the least to the largest becomes 0 to 255.
+bool is_of_bytes(const DataSchema& schema) {
+  return schema.image || (schema.array && schema.array->type == ElementType::u8);
+}
+
+// Returns an example's pixels as u8 [channels, height, width], without the model's normalization. Pictures of bytes get
+// their bytes back. Of others, 0 to 1 becomes 0 to 255; if some are outside, the range from the least to the largest.
 Tensor pixels_of(const Tensor& x, const DataSchema& schema) {
   const std::int64_t channels = x.size(0) == 3 ? 3 : 1, area = x.size(1) * x.size(2);
   std::vector<double> values(static_cast<std::size_t>(channels * area));
   const std::vector<float> given = x.to_vector<float>();
-  const std::vector<double>*mean = nullptr, *stddev = nullptr;
-  if (schema.image) mean = &schema.image->mean, stddev = &schema.image->stddev;
-  if (schema.array) mean = &schema.array->mean, stddev = &schema.array->stddev;
+  const InputScale scale = schema.input_scale();
   double low = 0, high = 1;
-  const auto finite = [](double v) { return std::isfinite(v) ? v : 0; };
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t c = i / static_cast<std::size_t>(area);
-    const bool normalized = mean && stddev && c < mean->size() && c < stddev->size();
-    values[i] = finite(static_cast<double>(given[i]) * (normalized ? (*stddev)[c] : 1) + (normalized ? (*mean)[c] : 0));
+    const double value = scale.value_of(given[i], i / static_cast<std::size_t>(area));
+    values[i] = std::isfinite(value) ? value : 0;
     low = std::min(low, values[i]);
     high = std::max(high, values[i]);
   }
   constexpr double kRounding = 0.01;
-  if (low > -kRounding && high < 1 + kRounding) low = 0, high = 1;
+  if (is_of_bytes(schema)) {
+    low = 0, high = 255;
+  } else if (low > -kRounding && high < 1 + kRounding) {
+    low = 0, high = 1;
+  }
   std::vector<std::uint8_t> bytes(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     bytes[i] = static_cast<std::uint8_t>(std::clamp(std::round(255 * (values[i] - low) / (high - low)), 0.0, 255.0));

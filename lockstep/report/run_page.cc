@@ -216,21 +216,20 @@ void RunPage::Contents::step(const StepReport& r) {
     each_ *= 2;
     steps_ = std::move(joined);
   }
-  // A report comes when its step is over; later steps are in flight.
-  if (timeline_ && window_first_ == 0 && r.step == first_step_ + kWarmUp) {
+  // A report comes when its step is over; later steps are in flight. The window ends with the epoch, because tests
+  // follow.
+  if (window_first_ > 0) {
+    if (epoch_ends_ || r.step >= window_first_ + kWindow) end_timeline();
+  } else if (timeline_ && !epoch_ends_ && r.step >= first_step_ + kWarmUp) {
     window_begin_ = timeline_->trace().elapsed_ns();
     window_first_ = r.step;
-  } else if (window_first_ > 0 && r.step >= window_first_ + kWindow) {
-    end_timeline();
   }
   write_now_and_then();
 }
 
-// Ends a shorter timeline with its epoch, which is reported after its tests.
 void RunPage::Contents::epoch(const EpochReport& report) {
   epochs_.push_back(report);
   whole_epochs_ += epoch_ends_ ? 1 : 0;
-  if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
   write_now_and_then();
 }
 
@@ -245,7 +244,8 @@ void RunPage::Contents::end_timeline() {
   if (steps < 1) return;
   window_ = describe_timeline(timeline_->trace(), window_begin_, end, steps);
   window_->what = window_first_ > 0 ? fmt::format("Steps {} to {}", window_first_ + 1, last_step_)
-                                    : fmt::format("The first {} steps, with the start", steps);
+                                    : fmt::format("The first {} steps, with the start{}", steps,
+                                                  epochs_.empty() ? "" : " and the tests");
   if (trainer_.communicator().world_size() > 1) window_->what += window_first_ > 0 ? " of rank 0" : ", of rank 0";
 }
 

@@ -278,6 +278,12 @@ DataSchema DataSchema::from_json(std::string_view text) {
   return schema;
 }
 
+InputScale DataSchema::input_scale() const {
+  if (image) return {255, image->mean, image->stddev};
+  if (array) return {array->mean.empty() ? array->divisor : 1, array->mean, array->stddev};
+  return {};
+}
+
 std::string schema_hash(DataSchema schema) {
   Sha256 hash;
   // Clears what does not change how examples are made: reasons, and what detects unsuitable data.

@@ -38,6 +38,16 @@ struct ImageSchema {
   bool operator==(const ImageSchema&) const = default;
 };
 
+// How a value of a picture or a row of an array becomes a number of the model's input:
+// (value / divisor - mean) / stddev, for each channel of a picture or each element of a row. No mean: value / divisor.
+struct InputScale {
+  double divisor = 1;
+  std::vector<double> mean{}, stddev{};
+
+  // Returns the value that became x, in channel or element `c`.
+  double value_of(double x, std::size_t c) const { return (mean.empty() ? x : x * stddev[c] + mean[c]) * divisor; }
+};
+
 struct DataSchema {
   DataFormat format = DataFormat::csv;
   TaskKind task = TaskKind::classification;
@@ -53,6 +63,9 @@ struct DataSchema {
   std::optional<ImageSchema> image = {};
   // Regression: output k is in units of target_stddev[k] around target_mean[k].
   std::vector<double> target_mean{}, target_stddev{};
+
+  // For pictures and arrays; x stays as it is for others, and TableColumn has the numbers of tables.
+  InputScale input_scale() const;
 
   // Convert to a JSON object and back. Numbers and texts survive exactly, also bytes that are not UTF-8. from_json()
   // throws an Error that names what is wrong.

@@ -76,6 +76,17 @@ std::filesystem::path described_checkpoint(const std::filesystem::path& file, Ru
   return checkpoint.path;
 }
 
+// f32 for a recipe of a version that trained in nothing else.
+DType trained_dtype(const Recipe& recipe) {
+  const Recipe::Value* const entry = recipe.find("dtype");
+  if (entry == nullptr) return DType::f32;
+  const std::string* const text = entry->as<std::string>();
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    if (text != nullptr && *text == name(dtype)) return dtype;
+  }
+  fail("run: the recipe's dtype is {}, expected f32, f64, bf16, or f16", entry->json());
+}
+
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
 std::unique_ptr<Module> make_language_model(const DataSchema& schema, const TaskModel& model) {
@@ -227,7 +238,9 @@ Tensor Run::outputs_of(const Tensor& inputs) const {
       shape.dim() == static_cast<int>(input.size()) + 1 && std::equal(input.begin(), input.end(), shape.begin() + 1);
   check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema()));
   const NoGradGuard no_history;
-  return predict_(inputs);
+  const DType dtype = description_.model.dtype;
+  const Tensor outputs = predict_(is_floating(inputs.dtype()) ? inputs.to(dtype) : inputs);
+  return is_half_dtype(outputs.dtype()) ? outputs.to(DType::f32) : outputs;
 }
 
 Tensor Run::operator()(const Tensor& inputs) const {
@@ -235,13 +248,14 @@ Tensor Run::operator()(const Tensor& inputs) const {
   return answers_of(outputs_of(inputs), schema());
 }
 
-Run load_run(const std::filesystem::path& folder) {
+Run load_run(const std::filesystem::path& folder, std::optional<DType> dtype) {
   RunDescription run = read_run(folder);
   std::error_code unknown;
   const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
   const std::filesystem::path weights = has_best ? folder / "best" : folder;
   check_layers(folder / kRunFile, run, weights);
   const std::filesystem::path checkpoint = described_checkpoint(folder / kRunFile, run, weights);
+  run.model.dtype = dtype ? *dtype : trained_dtype(run.recipe);
   return {std::move(run), checkpoint};
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct TaskModel {
   std::int64_t layers = 0, width = 0, heads = 0;
   // gpt and lstm, for training only: run.json does not store them.
   double dropout = 0;
+  // The type in which the model computes. The recipe of a run has it.
   DType dtype = DType::f32;
 };
 
@@ -72,7 +74,8 @@ class Run {
   const std::filesystem::path& weights() const { return weights_; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
-  // Returns the network's own outputs: logits, or normalized values. Inputs are as for operator().
+  // Returns the network's own outputs: logits, or normalized values. Inputs are as for operator(). Computes in
+  // description().model.dtype and returns f32 instead of bf16 and f16.
   Tensor outputs_of(const Tensor& inputs) const;
   // Takes inputs [N, ...] as open_examples() makes them: schema().input comes after N. Returns answers_of() the outputs
   // where the inputs are: for classes, their probabilities [N, classes]; for regression, values [N, outputs]; for
@@ -88,7 +91,8 @@ class Run {
 
 // Takes the weights of the best epoch if the folder has them (--save-best), else those of the newest checkpoint. Throws
 // if the folder has no run.json, no checkpoint, or one that does not fit, such as one of another recipe. If run.json
-// has no recipe, as those of older versions, the description has the checkpoint's.
-Run load_run(const std::filesystem::path& folder);
+// has no recipe, as those of older versions, the description has the checkpoint's. Computes in `dtype`; if it is not
+// given, in that of the training, whose tests measured the model so.
+Run load_run(const std::filesystem::path& folder, std::optional<DType> dtype = std::nullopt);
 
 }  // namespace lockstep

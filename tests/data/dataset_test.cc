@@ -109,6 +109,8 @@ TEST(HeadDataset, HasTheFirstExamplesOnly) {
   EXPECT_EQ(two.size(), 2);
   EXPECT_EQ(two.get(1)[1].item<std::int64_t>(), 6);
   EXPECT_EQ(batch_of(two, {1, 0})[1].to_vector<std::int64_t>(), (Indices{6, 5}));
+  EXPECT_ERROR(two.get(2), "head dataset: example 2 is out of range [0, 2)");
+  EXPECT_ERROR(two.get(-1), "example -1 is out of range");
   EXPECT_EQ(HeadDataset(letters(), 99).size(), 3);
   EXPECT_EQ(HeadDataset(letters(), 0).size(), 0);
   EXPECT_ERROR(HeadDataset(std::shared_ptr<const Dataset>(), 1), "head dataset: no data set");

@@ -7,9 +7,12 @@
 #include <memory>
 #include <stdexcept>
 
+#include "lockstep/data/formats/image.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/report/page_results.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
@@ -64,6 +67,40 @@ TEST_F(RunPageTest, OfARunThatFailsSaysSo) {
   const Timeline own(runtime_);
   train();
   EXPECT_THAT(page(), HasSubstr("finished at"));
+}
+
+// It took the tests between two epochs for steps.
+TEST_F(RunPageTest, ItsTimelineHasStepsOfOneEpoch) {
+  Linear net(4, 2);
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  Trainer trainer(net, sgd, data_, data_, {.batch_size = 12, .epochs = 2});  // epochs of 3 steps
+  trainer.observe(std::make_shared<RunPage>(trainer, RunPageOptions{.folder = folder_ / "page", .runtime = &runtime_}));
+  trainer.train();
+  EXPECT_THAT(page(), HasSubstr("Steps 5 to 6"));
+}
+
+// A picture whose brightest pixel is 60 was stretched to 255.
+TEST(PageResults, ShowBytesAsTheyWere) {
+  const Tensor pixels = Tensor::from(std::vector<std::uint8_t>{0, 20, 40, 60}, {1, 2, 2});
+  const auto shown = [&](const DataSchema& schema, const std::vector<float>& x) {
+    const Tensor labels = Tensor::from(std::vector<std::int64_t>{0}, {1});
+    const DataSource data{
+        .schema = schema,
+        .validation = std::make_shared<TensorDataset>(std::vector{Tensor::from(x, {1, 1, 2, 2}), labels})};
+    const auto net = mlp(2, {4});
+    return examine(*net, data, {.devices = {kHost}}, std::chrono::seconds(60)).worst.at(0).picture;
+  };
+  const std::string expected = data_uri("image/png", encode_png(pixels));
+  DataSchema schema{.format = DataFormat::npy, .classes = {"a", "b"}, .input = {1, 2, 2}, .outputs = 2};
+  schema.array = ArraySchema{.row = {2, 2}, .input = {1, 2, 2}, .type = ElementType::u8, .mean = {30}, .stddev = {10}};
+  EXPECT_EQ(shown(schema, {-3, -1, 1, 3}), expected);
+  schema.array->mean.clear(), schema.array->stddev.clear();
+  schema.array->divisor = 255;
+  EXPECT_EQ(shown(schema, {0, 20 / 255.0F, 40 / 255.0F, 60 / 255.0F}), expected);
+  schema.array.reset();
+  schema.image = ImageSchema{.height = 2, .width = 2, .channels = 1, .mean = {0.5}, .stddev = {0.25}};
+  EXPECT_EQ(shown(schema, {-2, 80 / 255.0F - 2, 160 / 255.0F - 2, 240 / 255.0F - 2}),
+            data_uri("image/png", encode_png(Tensor::from(std::vector<std::uint8_t>{0, 20, 40, 60}, {1, 2, 2}))));
 }
 
 TEST_F(RunPageTest, WhoseFolderCannotBeMadeIsAnErrorBeforeTheFirstStep) {

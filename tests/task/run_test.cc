@@ -29,7 +29,7 @@ std::string rows(const std::string& target) {
 
 class RunFolder : public ::testing::Test {
  protected:
-  DataSource train(const std::string& target, const TaskModel& model) {
+  DataSource train(const std::string& target, const TaskModel& model, DType dtype = DType::f32) {
     DataSource data = open_data(folder_.write("data.csv", rows(target)));
     net_ = make_task_model(data.schema, model);
     net_->initialize(task_initializer(data.schema, model), {.seed = 1});
@@ -38,6 +38,7 @@ class RunFolder : public ::testing::Test {
                     {.split = {.shards = 1},
                      .batch_size = 16,
                      .epochs = 1,
+                     .dtype = dtype,
                      .loss = task_loss(data.schema),
                      .metrics = task_metrics(data.schema),
                      .save_folder = folder_ / "run"});
@@ -128,6 +129,21 @@ TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
     EXPECT_EQ(values[i],
               static_cast<double>(normalized[i]) * data.schema.target_stddev[0] + data.schema.target_mean[0]);
   }
+}
+
+// f32 gave other values than the tests of the training.
+TEST_F(RunFolder, ComputesInTheTypeOfTheTraining) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}}, DType::bf16);
+  const Tensor x = inputs(data.validation);
+  const NoGradGuard no_history;
+  net_->eval();
+  const std::vector<float> half = net_->forward(x.to(DType::bf16)).to(DType::f32).to_vector<float>();
+  const std::vector<float> full = net_->forward(x).to_vector<float>();
+  ASSERT_NE(half, full);
+  const lockstep::Run run = load_run(folder_ / "run");
+  EXPECT_EQ(run.description().model.dtype, DType::bf16);
+  EXPECT_EQ(run.outputs_of(x).to_vector<float>(), half);
+  EXPECT_EQ(load_run(folder_ / "run", DType::f32).outputs_of(x).to_vector<float>(), full);
 }
 
 // Making them took minutes before the weights were looked at.
