@@ -123,7 +123,7 @@ TEST(Report, RankZeroWritesIt) {
                                                  folder / "t.json", "--metrics-file", folder / "m.prom"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(folder.read("page/report.html"), HasSubstr("in each of 2 ranks"));
-  EXPECT_THAT(folder.read("page/report.html"), HasSubstr("The first 2 steps, with the start, of rank 0"));
+  EXPECT_THAT(folder.read("page/report.html"), HasSubstr("The first 2 steps, with the start and the tests, of rank 0"));
   EXPECT_THAT(result.err, HasSubstr("rank 1: the metrics file is not up to date: "));
 }
 
