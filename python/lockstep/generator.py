@@ -12,6 +12,9 @@ from . import _core
 from ._core import internal as _internal
 
 
+_lock = threading.Lock()  # not of each Orders, because a generator may be copied
+
+
 class Orders:
     """Numbers the samplers whose orders follow from one seed, in the order of their first loops."""
 
@@ -20,8 +23,10 @@ class Orders:
 
     def take(self):
         """Return the next number."""
-        self.next += 1
-        return self.next - 1
+        with _lock:
+            number = self.next
+            self.next = number + 1
+        return number
 
 
 _of_thread = threading.local()

@@ -2,13 +2,16 @@
 
 import collections
 import copy
+import pickle
 import random
 import struct
 import threading
+import time
 import warnings
 
 import pytest
 
+import lockstep.generator
 import lockstep as torch
 from lockstep.utils.data import (BatchSampler, ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset,
                                  RandomSampler, SequentialSampler, Subset, SubsetRandomSampler, TensorDataset,
@@ -97,11 +100,106 @@ def test_each_loader_and_sampler_has_an_order_of_its_own(generator):
     first, second = loader(), loader()
     again = [orders(lambda: loop, 1) for loop in (first, second)]
     assert again == found[:2]
-    # A loader keeps its number in later loops, a further seed, and a copy.
+    # A loader keeps its number in later loops and after a further seed.
     seed(0)
     second.set_epoch(0)
-    third = copy.deepcopy(second)
-    assert orders(lambda: second, 1) == orders(lambda: third, 1) == again[1]
+    assert orders(lambda: second, 1) == again[1]
+
+
+def test_a_deep_copy_of_a_loader_counts_as_a_new_one():
+    data = range(20)
+    loader = DataLoader(data, 20, shuffle=True)
+    first = orders(lambda: loader, 2)
+    copied = copy.deepcopy(loader)
+    assert orders(lambda: copied, 2) != orders(lambda: loader, 2)
+    for one in (loader, copied):
+        one.set_epoch(0)
+    other = orders(lambda: copied, 2)
+    assert orders(lambda: loader, 2) == first and other != first
+    # The copy's number is that of the second loader since the seed.
+    torch.manual_seed(0)
+    loaders = [DataLoader(data, 20, shuffle=True) for _ in range(2)]
+    assert [orders(lambda: one, 2) for one in loaders] == [first, other]
+    # A pickle keeps it.
+    loader.set_epoch(0)
+    read = pickle.loads(pickle.dumps(loader))
+    assert orders(lambda: read, 2) == first
+    # An order that seed and epoch say is the same in a copy, as in any loader.
+    named = DataLoader(data, 20, shuffle=True)
+    named.set_epoch(3)
+    before = orders(lambda: copy.deepcopy(named), 1)
+    assert orders(lambda: named, 1) == before
+    named.set_epoch(3)
+    assert orders(lambda: copy.deepcopy(named), 1) == before
+    # As in PyTorch, the copy of a generator goes on as the generator does.
+    own = DataLoader(data, 20, shuffle=True, generator=torch.Generator().manual_seed(1))
+    list(own)
+    copied = copy.deepcopy(own)
+    assert orders(lambda: copied) == orders(lambda: own)
+
+
+def together(function, count=4):
+    found, begin = [], threading.Barrier(count)
+
+    def call():
+        begin.wait()
+        found.append(function())
+
+    threads = [threading.Thread(target=call) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+class SlowlyRead:
+    """An attribute whose readers let other threads run."""
+
+    def __set_name__(self, owner, name):
+        self.name = "_slow_" + name
+
+    def __get__(self, instance, owner):
+        value = instance.__dict__.get(self.name, 0)
+        time.sleep(0.01)
+        return value
+
+    def __set__(self, instance, value):
+        instance.__dict__[self.name] = value
+
+
+def test_loaders_of_threads_have_different_orders():
+    class SlowOrders(lockstep.generator.Orders):
+        next = SlowlyRead()
+
+    class SlowSampler(RandomSampler):
+        epoch = SlowlyRead()
+
+    generator = torch.Generator().manual_seed(1)
+    generator._orders = SlowOrders()
+    found = together(lambda: orders(lambda: DataLoader(range(20), 20, shuffle=True, generator=generator), 1))
+    assert len(set(map(str, found))) == 4 and generator._orders.next == 4
+    sampler = SlowSampler(range(20), generator=generator)
+    found = together(lambda: list(sampler))
+    assert len(set(map(str, found))) == 4 and generator._orders.next == 5 and sampler.epoch == 4
+
+
+# Also without `shuffle`: each loop of a loader is an epoch.
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"num_workers": 2}, {"sampler": range(6)},
+                                     {"sampler": DistributedSampler(range(6), 1, 0, shuffle=False)}])
+def test_random_transforms_differ_between_loops(options):
+    crop = torch.transforms.RandomCrop(8)
+
+    class Crops(Squares):
+        def __getitem__(self, i):
+            return crop(torch.arange(1024.0).reshape(1, 32, 32))[0, 0, 0]
+
+    loader = DataLoader(Crops(6), **{"batch_size": 3, **options})
+    found = [str([batch.tolist() for batch in loader]) for _ in range(3)]
+    assert len(set(found)) == 3
+    for epoch in (1, 0):
+        loader.set_epoch(epoch)
+        assert str([batch.tolist() for batch in loader]) == found[epoch]
 
 
 def test_a_state_brings_the_orders_back():

@@ -664,7 +664,7 @@ def test_dicts_of_hooks():
         module._forward_pre_hooks = OrderedDict()
     seen.clear()
     net(x), copy.deepcopy(net)(x)
-    assert not seen and "_call_hooked" not in net[0].__dict__
+    assert not seen
     net[0]._forward_hooks = saved
     handle.remove()
     net(x), copy.deepcopy(net)(x)
@@ -1208,6 +1208,89 @@ def test_a_handle_removes_its_hook_once():
     second.remove()
     layer(torch.ones(1, 1))
     assert len(calls) == 1
+
+
+def test_a_handle_keeps_neither_module_nor_hook():
+    class Hook:
+        def __init__(self, *held):
+            self.held = held
+
+        def __call__(self, *args, **kwargs):
+            return None
+
+    def registered():
+        net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        y = net(torch.ones(1, 2))
+        plain = nn.ReLU()
+        plain._forward_hooks = {}
+        hook, of_result = Hook(net, plain), Hook()
+        handles = [plain.register_forward_hook(hook), net[0].weight.register_hook(hook), y.register_hook(of_result)]
+        for kind in ("forward", "forward_pre", "full_backward", "full_backward_pre", "state_dict_pre",
+                     "state_dict_post", "load_state_dict_pre", "load_state_dict_post"):
+            handles.append(getattr(net, f"register_{kind}_hook")(hook))
+        return handles, [weakref.ref(value) for value in (net, plain, hook, of_result)]
+
+    handles, objects = registered()
+    gc.collect()
+    assert [value() for value in objects] == [None] * 4
+    for handle in handles + copy.deepcopy(handles[3:]):
+        handle.remove()
+
+
+def test_a_handle_in_a_copy_is_of_the_copy():
+    net, calls = nn.Linear(1, 1), []
+    handle = net.register_forward_hook(lambda *args: calls.append(1))
+    copied, twin = copy.deepcopy([handle, net])
+    copied.remove()
+    net(torch.ones(1, 1)), twin(torch.ones(1, 1))
+    assert len(calls) == 1
+    copy.copy(handle).remove()
+    net(torch.ones(1, 1))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward", "full_backward_pre"])
+@pytest.mark.parametrize("given", [None, dict, OrderedDict])
+def test_the_dict_of_hooks_stays_when_the_last_is_removed(kind, given):
+    net, x, calls = nn.Sequential(nn.Linear(1, 1)), torch.ones(1, 1, requires_grad=True), []
+
+    def hook(*args):
+        calls.append(1)
+
+    name = f"_{kind.replace('full_', '')}_hooks"
+    if given is not None:
+        setattr(net[0], name, given())
+    kept = getattr(net[0], name)
+    handle = getattr(net[0], f"register_{kind}_hook")(hook)
+    assert list(kept.values()) == [hook] and repr(kept) == repr((given or OrderedDict)(kept))
+    handle.remove()
+    assert getattr(net[0], name) is kept and not kept
+    net(x).sum().backward()
+    assert not calls
+    kept[7] = hook  # without register_*_hook()
+    net(x).sum().backward()
+    copy.deepcopy(net)(x).sum().backward()
+    assert len(calls) == 2
+    copied = copy.deepcopy(net)
+    getattr(copied[0], name).clear()
+    copied(x).sum().backward()
+    assert len(calls) == 2
+    getattr(copied[0], name)[8] = hook
+    copied(x).sum().backward()
+    assert len(calls) == 3 and list(kept) == [7]
+
+
+def test_the_library_calls_a_layer_without_hooks():
+    layer = nn.Linear(1, 1)
+    kept = layer._forward_hooks
+    assert "_call_hooked" not in layer.__dict__
+    handle = layer.register_forward_hook(lambda *args: None)
+    assert "_call_hooked" in layer.__dict__
+    handle.remove()
+    assert "_call_hooked" not in layer.__dict__ and layer._forward_hooks is kept
+    lazy = nn.LazyLinear(1)
+    lazy(torch.ones(1, 1))
+    assert "_call_hooked" not in lazy.__dict__
 
 
 def test_a_weight_may_be_of_two_modules():

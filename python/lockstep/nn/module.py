@@ -9,6 +9,7 @@ import functools
 import itertools
 import threading
 import types
+import weakref
 from collections import OrderedDict, abc, namedtuple
 
 from .. import _core
@@ -806,12 +807,27 @@ def register_load_state_dict_post_hook(self, hook):
 
 
 class _Handle:
-    """A registered hook. As a context manager, it removes the hook at the end."""
+    """A registered hook. As a context manager, it removes the hook at the end. It keeps neither module nor hook."""
 
     _numbers = itertools.count()
 
-    def __init__(self, module, hooks):
-        self.id, self._module, self._hooks = next(self._numbers), module, hooks
+    def __init__(self, module, kind, hooks):
+        self.__setstate__((next(self._numbers), module, kind, hooks))
+
+    def __getstate__(self):
+        return self.id, self._module(), self._kind, self._hooks()
+
+    def __setstate__(self, state):
+        self.id, module, self._kind, hooks = state
+        self._module = _weak(module)
+        try:
+            self._hooks = _weak(hooks)
+        except TypeError:  # a plain dict of the program, to which there are no weak references
+            self._hooks = self._in_module
+
+    def _in_module(self):
+        module = self._module()
+        return None if module is None else module.__dict__.get(self._kind)
 
     def __enter__(self):
         return self
@@ -821,9 +837,50 @@ class _Handle:
 
     def remove(self):
         """Remove this hook. Other registrations of the same function stay."""
-        if self._hooks.pop(self.id, None) is not None:
-            self._module.__dict__.get(_WITH_KWARGS, set()).discard(self.id)
-            _forget_call_hooks(self._module)
+        module, hooks = self._module(), self._hooks()
+        if hooks is not None and hooks.pop(self.id, None) is not None and module is not None:
+            module.__dict__.get(_WITH_KWARGS, set()).discard(self.id)
+            _forget_call_hooks(module)
+
+
+def _nothing():
+    return None
+
+
+def _weak(value):
+    return _nothing if value is None else weakref.ref(value)
+
+
+class _Hooks(OrderedDict):
+    """The hooks of a module's calls. Programs may keep this dict, and add hooks without register_*_hook()."""
+
+    _module = staticmethod(_nothing)
+
+    @classmethod
+    def of(cls, module):
+        hooks = cls()
+        hooks._module = weakref.ref(module)
+        return hooks
+
+    def __setitem__(self, number, hook):
+        super().__setitem__(number, hook)
+        module = self._module()
+        if module is not None:
+            _call_hooks(module)
+            _forget_call_hooks(module)  # if these are no longer its hooks
+
+    def __reduce__(self):
+        return OrderedDict, (), None, None, iter(self.items())
+
+    def __deepcopy__(self, memo):
+        module = memo.get(id(self._module()))
+        memo[id(self)] = hooks = OrderedDict() if module is None else _Hooks.of(module)
+        for number, hook in self.items():
+            hooks[copy.deepcopy(number, memo)] = copy.deepcopy(hook, memo)
+        return hooks
+
+    def __repr__(self):
+        return repr(OrderedDict(self))
 
 
 class _NoHooks(OrderedDict):
@@ -844,8 +901,7 @@ def _hooks_of(self, kind):
     if kind in _CALL_HOOKS:
         if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
             return _NoHooks(self)
-        _call_hooks(self)
-    hooks = OrderedDict()
+    hooks = _Hooks.of(self) if kind in _CALL_HOOKS else OrderedDict()
     _set(self, kind, hooks)
     return hooks
 
@@ -856,6 +912,8 @@ def _replace_hooks(self, kind, hooks):
                         "name for an attribute of your own")
     if kind in _CALL_HOOKS and hooks:
         _check_called(self, kind)
+    elif kind in _CALL_HOOKS and isinstance(_hooks_of(self, kind), _NoHooks):
+        return
     _set(self, kind, hooks)
     if kind in _CALL_HOOKS:
         _call_hooks(self)
@@ -869,10 +927,14 @@ def _call_hooks(self):
 
 
 def _forget_call_hooks(self):
-    """Let the library call forward() again, if there are no more hooks of calls."""
-    if "_call_hooked" in self.__dict__ and not any(self.__dict__.get(kind) for kind in _CALL_HOOKS):
-        for name in (*_CALL_HOOKS, "_call_hooked"):
-            self.__dict__.pop(name, None)
+    """Let the library call forward() again, if there are no more hooks of calls.
+
+    The dicts stay, because the program may have them. One that is the program's own may get hooks at any time.
+    """
+    dicts = [self.__dict__[kind] for kind in _CALL_HOOKS if kind in self.__dict__]
+    tell = all(isinstance(hooks, _Hooks) and hooks._module() is self for hooks in dicts)
+    if "_call_hooked" in self.__dict__ and tell and not any(dicts):
+        del self.__dict__["_call_hooked"]
         Module._set_hooked(self, "forward" in self.__dict__)
 
 
@@ -880,7 +942,7 @@ def _add_hook(self, kind, hook, prepend=False, with_kwargs=False):
     if kind in _CALL_HOOKS:
         _check_called(self, kind)
     hooks = _hooks_of(self, kind)
-    handle = _Handle(self, hooks)
+    handle = _Handle(self, kind, hooks)
     hooks[handle.id] = hook
     if prepend:
         hooks.move_to_end(handle.id, last=False)

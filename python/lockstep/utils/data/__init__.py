@@ -183,13 +183,24 @@ class Sampler:
         pass
 
 
+class _OwnNumber(int):
+    """A number that a deep copy does not have: it counts anew, as a new sampler does."""
+
+    def __deepcopy__(self, memo):
+        return None
+
+
+_counting = threading.Lock()  # the numbers and epochs of samplers and loaders whose loops begin in several threads
+
+
 class _EpochSampler(Sampler):
     """A sampler with a different order in each epoch; each loop starts the next epoch.
 
     Samplers of one seed are numbered when their first order is asked for. The number enters the seed, because two equal
     orders would make pairs of different examples pairs of equal ones. Two kinds have the number 0 and do not count: one
     whose epoch the program has set before, so that seed and epoch say its order, also in a resumed run; and one of an
-    example, whose number would depend on the thread that makes the example.
+    example, whose number would depend on the thread that makes the example. A deep copy counts anew, unless it has a
+    copy of the generator, which goes on as the original does.
     """
 
     _number = None
@@ -201,14 +212,22 @@ class _EpochSampler(Sampler):
 
     def set_epoch(self, epoch):
         """Set the epoch of the next loop."""
-        self.epoch = epoch
-        self._epoch_is_set = True
+        with _counting:
+            self.epoch = epoch
+            self._epoch_is_set = self._epoch_is_set or self._number is None
 
     def _own_number(self):
-        if self._number is None:
-            named = self._epoch_is_set or _internal.has_example_key()
-            self._number = 0 if named else _orders_of(self.generator).take()
-        return self._number
+        with _counting:
+            if self._number is None:
+                named = self._epoch_is_set or _internal.has_example_key()
+                number = 0 if named else _orders_of(self.generator).take()
+                self._number = _OwnNumber(number) if self.generator is None else number
+            return self._number
+
+    def _next_epoch(self):
+        with _counting:
+            self.epoch += 1
+            return self.epoch - 1
 
     def _seed(self):
         return _seed_of(self.generator, self._own_number())
@@ -217,9 +236,7 @@ class _EpochSampler(Sampler):
         raise NotImplementedError
 
     def __iter__(self):
-        order = self.order(self.epoch)
-        self.epoch += 1
-        return iter(order)
+        return iter(self.order(self._next_epoch()))
 
 
 class SequentialSampler(Sampler):
@@ -288,8 +305,7 @@ class RandomSampler(_EpochSampler):
     def __iter__(self):
         if not self._is_long:
             return super().__iter__()
-        self.epoch += 1
-        return self._long_order(self._seed(), self.epoch - 1)
+        return self._long_order(self._seed(), self._next_epoch())
 
     def __len__(self):
         return self.num_samples
@@ -741,7 +757,9 @@ class DataLoader:
         return device if device.type == "cuda" else None
 
     def _loop(self, splitter):
-        epoch, self._epoch = self._epoch, self._epoch + 1
+        with _counting:
+            epoch = self._epoch
+            self._epoch = epoch + 1
         number, own, inner = 0, self.batch_sampler, self._inner_sampler()
         if isinstance(inner, _EpochSampler):
             # Random transforms differ, too, from those of other loaders, and of earlier loaders with this sampler.
