@@ -359,16 +359,25 @@ namespace {
 // alpha * b in the type to which a and b are promoted.
 Tensor scaled_beside(const Tensor& a, const Tensor& b, const Scalar& alpha) { return promoted(a, b).second * alpha; }
 
+// The factor of a sum of bools, which is a bool.
+bool truth_of(const Scalar& alpha) {
+  check(alpha.is_whole(), "add: alpha is {}, expected a whole number for bools", alpha);
+  return !(alpha == 0);
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_truth(a) && is_truth(b)) return truth_of(alpha) ? a + b : a + b * false;
   return alpha == 1 ? a + b : a + scaled_beside(a, b, alpha);
 }
-Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a + alpha * b; }
-Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
-  return alpha == 1 ? a - b : a - scaled_beside(a, b, alpha);
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return a + (are_truth(a, b) ? Scalar(truth_of(alpha) && !(b == 0)) : alpha * b);
 }
-Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a - alpha * b; }
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  return alpha == 1 || (is_truth(a) && is_truth(b)) ? a - b : a - scaled_beside(a, b, alpha);
+}
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a - (are_truth(a, b) ? b : alpha * b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
 Tensor mul(const Tensor& a, const Scalar& b) { return a * b; }
 

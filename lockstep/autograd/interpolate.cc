@@ -114,7 +114,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
             : static_cast<std::int64_t>(std::min(static_cast<double>(steps.from) * *options.scale_factor, 0x1p62));
     ops::check_window("interpolate", {steps.to});
     check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis, x);
-    if (steps.to == steps.from) continue;
+    // In PyTorch, a factor moves the places of bicubic also where the size stays.
+    const bool moves = options.mode == Interpolation::bicubic && options.scale_factor && !options.align_corners;
+    if (steps.to == steps.from && !moves) continue;
     y = resized(y, axis, steps, options);
   }
   return owned(y, x);

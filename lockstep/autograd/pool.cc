@@ -36,18 +36,45 @@ MaxResult max_along(const Tensor& x, std::size_t i, const Pool2dOptions& o) {
   std::vector<std::int64_t> widths(axis == 2 ? 4 : 2);
   widths[widths.size() - 2] = padding;
   widths[widths.size() - 1] = std::max<std::int64_t>(reached + span - 1 - extent - padding, 0);
-  const Tensor padded = pad(x, widths, -std::numeric_limits<double>::infinity());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // The first pixel of a window whose first element is at `place`.
+  const auto first_pixel = [&](std::int64_t place) {
+    return place < 0 ? (place % dilation + dilation) % dilation : place;
+  };
+  Tensor padded = x;
+  if (padding > 0 && extent > 0) {
+    // Before x, copies of the windows' first pixels. As in PyTorch, the place and the gradient of a window of minus
+    // infinities are therefore those of a pixel, never of padding.
+    std::vector<std::int64_t> pixels;
+    std::vector<bool> outside;
+    for (std::int64_t place = -padding; place < 0; ++place) {
+      outside.push_back(first_pixel(place) >= extent);
+      pixels.push_back(std::min(first_pixel(place), extent - 1));
+    }
+    Tensor before = index_select(x, axis, beside(x, Tensor::from(pixels, {padding})));
+    if (std::ranges::find(outside, true) != outside.end()) {
+      Shape row{1, 1, 1, 1};
+      row[axis] = padding;
+      before = masked_fill(before, beside(x, Tensor::from(outside, row)), -kInfinity);
+    }
+    padded = cat({before, x}, axis);
+    widths[widths.size() - 2] = 0;
+  }
+  padded = pad(padded, widths, -kInfinity);
   std::vector<Tensor> elements;
   for (std::int64_t k = 0; k < kernel; ++k) {
     elements.push_back(slice(padded, axis, k * dilation, k * dilation + reached, stride));
   }
   auto [values, which] = max(stack(elements, axis), axis);
-  std::vector<std::int64_t> first;
-  for (std::int64_t w = 0; w < count; ++w) first.push_back(w * stride - padding);
+  std::vector<std::int64_t> first, pixel;
+  for (std::int64_t w = 0; w < count; ++w) {
+    first.push_back(w * stride - padding);
+    pixel.push_back(std::min(first_pixel(first.back()), extent - 1));
+  }
   Shape shape{1, 1, 1, 1};
   shape[axis] = count;
   const Tensor places = which * dilation + beside(which, Tensor::from(first, shape));
-  return {values, where(lt(places, 0.0), 0.0, places)};
+  return {values, maximum(places, beside(which, Tensor::from(pixel, shape)))};
 }
 
 // Row by row, so that the first of equal elements counts.

@@ -134,6 +134,9 @@ class DataLoader {
 // The destructor stops the workers.
 class DataLoader::Iterator {
  public:
+  // No copies: they would take batches from one loop.
+  Iterator(Iterator&&) = default;
+  Iterator& operator=(Iterator&&) = default;
   Example& operator*() { return current_; }
   Iterator& operator++();
   bool operator==(End) const { return done_; }

@@ -47,6 +47,9 @@ class LBFGS {
 
   // Throws for an empty list, a parameter listed twice, parameters of different types, and options out of range.
   explicit LBFGS(std::vector<Parameter> parameters, LBFGSOptions options = {});
+  // No copies: they would share the claim on the parameters.
+  LBFGS(LBFGS&&) = default;
+  LBFGS& operator=(LBFGS&&) = default;
 
   // Returns the loss before the step. Clears the gradients at the end. If the closure throws, or the loss or a gradient
   // is not a finite number, it throws, and weights and history are as before.

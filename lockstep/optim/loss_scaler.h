@@ -44,6 +44,9 @@ class LossScaler {
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
   // Uses the devices of the optimizer's parameters. Places their models if nobody did.
   explicit LossScaler(const Optimizer& optimizer, LossScalerOptions options = {});
+  // No copies: they would share the scale. Keep state() instead.
+  LossScaler(LossScaler&&) = default;
+  LossScaler& operator=(LossScaler&&) = default;
 
   // Returns the loss times the scale. The loss must not be cut over the batch. Call it for each backward().
   Tensor scale(const Tensor& loss) const;

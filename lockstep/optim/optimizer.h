@@ -90,6 +90,9 @@ class FusedRule;       // optim/fused_rule.h
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // No copies: they would share the momentum and other states. Keep state_dict() instead.
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(Optimizer&&) = delete;
 
   // Sums the gradients of all shards and updates every replica. Parameters without a gradient are not changed. If no
   // parameter has a gradient (the optimizer may have another model's), the step changes nothing, as in PyTorch, but

@@ -38,6 +38,9 @@ class ReduceLROnPlateau {
  public:
   // The optimizer must outlive this object.
   ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+  // No copies: they would set the rate of one optimizer.
+  ReduceLROnPlateau(ReduceLROnPlateau&&) = default;
+  ReduceLROnPlateau& operator=(ReduceLROnPlateau&&) = delete;
 
   // Takes the next value. Returns whether the rates fell. Throws if they are to fall and a schedule, such as a
   // Trainer's, has set them.

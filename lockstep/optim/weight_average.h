@@ -20,6 +20,9 @@ class WeightAverage {
   // Averages all parameters of the module; one that modules share has its first name. Does not average buffers, such as
   // those of batch norm. Throws unless 0 <= decay < 1.
   WeightAverage(const Module& module, double decay);
+  // No copies: they would share the averages. Keep state_dict() instead.
+  WeightAverage(WeightAverage&&) = default;
+  WeightAverage& operator=(WeightAverage&&) = default;
 
   // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
   // same bits on each device. The first call copies the weights, and waits for the step. After a step that was left out

@@ -22,6 +22,14 @@ Tensor of_any(const Tensor& x) {
 }
 
 Tensor with_alpha(const Tensor& a, const Operand& b, const Scalar& alpha, Binary f) {
+  // Bools stay bools, whatever alpha.
+  const auto is_truth = [](const Tensor& x) { return x.dtype() == DType::boolean; };
+  if (is_truth(a) && (b.tensor.defined() ? is_truth(b.tensor) : b.number.is_bool())) {
+    check(alpha.is_whole(), "add: alpha is {}, expected a whole number for bools", alpha);
+    if (!(alpha == 0)) return f(a, b);
+    if (!b.tensor.defined()) return f(a, {.tensor = {}, .number = false});
+    return f(a, {.tensor = mul(b.tensor, {.tensor = {}, .number = false}), .number = {}});
+  }
   if (alpha == 1) return f(a, b);
   if (!b.tensor.defined()) return f(a, {.tensor = {}, .number = b.number * alpha});
   check(alpha.is_whole() || is_floating(b.tensor.dtype()),

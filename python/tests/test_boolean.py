@@ -104,6 +104,23 @@ def test_bits_of_whole_numbers_are_bits():
     assert (mask & True).dtype == BOOL and (mask & 3).tolist() == [1, 1, 0] and (mask ^ byte(2, 2, 2)).dtype == BYTE
 
 
+def test_sums_of_masks_with_alpha_are_masks():
+    mask, other = torch.tensor([True, False]), torch.tensor([False, False])
+    for alpha in (2, -1, True):
+        for y in (torch.add(other, mask, alpha=alpha), other.clone().add_(mask, alpha=alpha)):
+            assert y.dtype == BOOL and y.tolist() == [True, False]
+        assert torch.add(other, True, alpha=alpha).tolist() == [True, True]
+    for alpha in (0, False):
+        y = torch.add(other, mask, alpha=alpha)
+        assert y.dtype == BOOL and y.tolist() == [False, False]
+        assert torch.add(other, True, alpha=alpha).tolist() == [False, False]
+    for b in (mask, True):
+        with pytest.raises(torch.Error, match="whole number for bools"):
+            torch.add(mask, b, alpha=1.5)
+        with pytest.raises(torch.Error, match="bool"):
+            torch.sub(mask, b, alpha=2)
+
+
 def test_bytes_wrap_as_in_pytorch():
     x = byte(255, 1)
     assert (x + 1).tolist() == [0, 2] and (x + x).tolist() == [254, 2] and (0 - x).tolist() == [1, 255]

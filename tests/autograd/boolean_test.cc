@@ -62,6 +62,24 @@ TEST_P(BooleanTest, ArithmeticIsThatOfTruthValues) {
   EXPECT_EQ((a + 1).dtype(), DType::i64);
   EXPECT_EQ(values(a + 1), (Doubles{2, 2, 1}));
   EXPECT_EQ((a + true).dtype(), DType::boolean);
+  // Sums stay truth values whatever alpha.
+  for (const Scalar& alpha : {Scalar(2), Scalar(-1), Scalar(true)}) {
+    EXPECT_EQ(add(b, a, alpha).dtype(), DType::boolean);
+    EXPECT_EQ(values(add(b, a, alpha)), (Doubles{1, 1, 0}));
+    EXPECT_EQ(add(b, true, alpha).dtype(), DType::boolean);
+    EXPECT_EQ(values(add(b, true, alpha)), (Doubles{1, 1, 1}));
+  }
+  for (const Scalar& none : {Scalar(0), Scalar(false)}) {
+    EXPECT_EQ(add(b, a, none).dtype(), DType::boolean);
+    EXPECT_EQ(values(add(b, a, none)), (Doubles{1, 0, 0}));
+    EXPECT_EQ(add(b, true, none).dtype(), DType::boolean);
+    EXPECT_EQ(values(add(b, true, none)), (Doubles{1, 0, 0}));
+  }
+  EXPECT_EQ(add(b, 1, 2).dtype(), DType::i64);
+  EXPECT_ERROR(add(a, b, 1.5), "add: alpha is 1.5, expected a whole number for bools");
+  EXPECT_ERROR(add(a, true, 1.5), "add: alpha is 1.5, expected a whole number for bools");
+  EXPECT_ERROR(sub(a, b, 2), "subtract: both operands are bool");
+  EXPECT_ERROR(sub(a, true, 2), "subtract: both operands are bool");
   EXPECT_EQ(values(div(a, 1, {.rounding_mode = Rounding::floor}) + remainder(a, 2)), (Doubles{2, 2, 0}));
   EXPECT_EQ((a + bytes({1, 2, 3})).dtype(), DType::u8);
   EXPECT_EQ((a + whole({1, 2, 3})).dtype(), DType::i64);

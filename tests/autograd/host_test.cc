@@ -49,6 +49,25 @@ std::vector<Tensor> several_operations(const Tensor& x, const Tensor& w, const T
           cross_entropy(matmul(x, w), argmax(matmul(x, w), 1))};
 }
 
+// Arrays without elements have no memory.
+TEST_F(HostTest, EmptyTensorsOfEveryType) {
+  for (const DType from : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i64, DType::u8, DType::boolean}) {
+    const Tensor x = zeros({0, 3}, {.dtype = from});
+    for (const DType to : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i64, DType::u8, DType::boolean}) {
+      EXPECT_EQ(cast(x, to).dtype(), to);
+      EXPECT_EQ(cast(x, to).shape(), (Shape{0, 3}));
+    }
+    if (!is_floating(from)) continue;
+    for (const Tensor& y : {x * 2 + 1, x + x, exp(x), relu(x), where(gt(x, 0), x, x), softmax(x), cat({x, x}, 0)}) {
+      EXPECT_EQ(y.dtype(), from);
+      EXPECT_EQ(y.numel(), 0);
+    }
+    EXPECT_EQ(cast(sum(x), DType::f32).item<float>(), 0);
+    EXPECT_EQ(floats(cast(sum(x, 0), DType::f32)), (Floats{0, 0, 0}));
+    EXPECT_EQ(floats(cast(matmul(zeros({2, 0}, {.dtype = from}), x), DType::f32)), Floats(6, 0));
+  }
+}
+
 TEST_F(HostTest, ComputesTheBitsOfACpuDevice) {
   const Tensor x = randn({5, 40}, {.seed = 1}), w = randn({40, 70}, {.seed = 2});
   const Tensor image = randn({2, 3, 12, 12}, {.seed = 3}), filter = randn({8, 3, 3, 3}, {.seed = 4});

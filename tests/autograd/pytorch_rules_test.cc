@@ -137,6 +137,32 @@ TEST_F(PyTorchRulesTest, IndicesInAnyLayout) {
   EXPECT_EQ(values(index_select(w, 0, other.reshape({8}))), values(index_select(w, 0, index.reshape({8}))));
 }
 
+// Places and gradients are those of PyTorch 1.13.
+TEST_F(PyTorchRulesTest, DilatedPoolingNeverFindsPadding) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Tensor x = as_leaf(tensor(Doubles(25, -kInfinity), {1, 1, 5, 5}));
+  const Pool2dOptions options{.kernel_size = 2, .stride = 1, .padding = 1, .dilation = 2};
+  const auto [y, places] = max_pool2d_with_indices(x, options);
+  EXPECT_EQ(values(y), Doubles(25, -kInfinity));
+  EXPECT_EQ(values(places),
+            (Doubles{6, 5, 6, 7, 8, 1, 0, 1, 2, 3, 6, 5, 6, 7, 8, 11, 10, 11, 12, 13, 16, 15, 16, 17, 18}));
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{1, 2, 1, 1, 0, 2, 4, 2, 2, 0, 1, 2, 1, 1, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0}));
+  const Pool2dOptions wide{.kernel_size = 3, .stride = 2, .padding = 1, .dilation = 3};
+  EXPECT_EQ(values(max_pool2d_with_indices(tensor(Doubles(36, -kInfinity), {1, 1, 6, 6}), wide).indices),
+            (Doubles{14}));
+  // NaN is the largest, and has its own place.
+  Doubles pixels(25, -kInfinity);
+  pixels[6] = std::nan("");
+  const auto [largest, place] = max_pool2d_with_indices(tensor(pixels, {1, 1, 5, 5}), options);
+  EXPECT_TRUE(std::isnan(values(largest)[0]));
+  EXPECT_EQ(values(place)[0], 6);
+  // The dilation steps over the whole image: no pixel is in the window, and the place is that of some pixel.
+  const auto [none, some] = max_pool2d_with_indices(tensor({1}, {1, 1, 1, 1}), options);
+  EXPECT_EQ(values(none), (Doubles{-kInfinity}));
+  EXPECT_EQ(values(some), (Doubles{0}));
+}
+
 TEST_F(PyTorchRulesTest, InterpolationToTheSameOrTwiceTheSize) {
   const Tensor x = tensor({1, 2, 3}, {1, 1, 1, 3});
   const auto row = [](const Tensor& y) { return values(y.select(2, 0)); };
@@ -145,7 +171,24 @@ TEST_F(PyTorchRulesTest, InterpolationToTheSameOrTwiceTheSize) {
   EXPECT_EQ(row(twice), (Doubles{1, 1, 2, 2, 3, 3}));
   EXPECT_EQ(row(interpolate(x, {.scale_factor = 1.3})), (Doubles{1, 2, 3}));
   EXPECT_EQ(row(interpolate(x, {.scale_factor = 1.3, .mode = Interpolation::bilinear})), (Doubles{1, 2, 3}));
+  EXPECT_EQ(row(interpolate(x, {.scale_factor = 1.3, .mode = Interpolation::area})), (Doubles{1, 2, 3}));
   EXPECT_EQ(row(interpolate(x, {.scale_factor = 1.7})), (Doubles{1, 1, 2, 2, 3}));
+  // A factor moves the pixels of bicubic. Expected values are those of PyTorch 1.13.
+  const InterpolateOptions cubic{.scale_factor = 1.3, .mode = Interpolation::bicubic};
+  const Doubles found = row(interpolate(x, cubic)), expected{0.9322798, 1.5602663, 2.5193019};
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-6);
+  InterpolateOptions corners = cubic, sized = cubic;
+  corners.align_corners = true;
+  sized.scale_factor.reset();
+  sized.size = {{1, 3}};
+  EXPECT_EQ(row(interpolate(x, corners)), (Doubles{1, 2, 3}));
+  EXPECT_EQ(row(interpolate(x, sized)), (Doubles{1, 2, 3}));
+  // Also where only the other axis changes its size.
+  const Tensor image = tensor({1, 2, 4, 8, 16, 32}, {1, 1, 2, 3}, DType::f64);
+  const Tensor wide = interpolate(image, {.scale_factor = 1.4, .mode = Interpolation::bicubic});
+  const Doubles cubics{0.413637, 0.61522, 1.183971, 1.795918, 4.662819, 6.935206, 13.346582, 20.244898};
+  const Doubles pixels = values(wide);
+  for (std::size_t i = 0; i < cubics.size(); ++i) EXPECT_NEAR(pixels[i], cubics[i], 1e-6);
 }
 
 TEST_F(PyTorchRulesTest, MessagesNameTheFunctionThatWasCalled) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <thread>
+#include <type_traits>
 
 #include "lockstep/autograd/creation.h"
 #include "lockstep/data/data_loader.h"
@@ -19,6 +20,10 @@
 
 namespace lockstep {
 namespace {
+
+// A copy would take batches from the same loop.
+static_assert(!std::is_copy_constructible_v<DataLoader::Iterator> && !std::is_copy_assignable_v<DataLoader::Iterator> &&
+              std::is_move_constructible_v<DataLoader::Iterator>);
 
 using Indices = std::vector<std::int64_t>;
 

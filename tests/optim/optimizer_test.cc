@@ -13,7 +13,10 @@
 #include "lockstep/optim/adadelta.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/lbfgs.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/reduce_lr_on_plateau.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/random_state.h"
@@ -25,6 +28,13 @@ namespace lockstep::testing {
 namespace {
 
 using Numbers = std::vector<double>;
+
+// A copy would share states, claims, or the rate of an optimizer.
+template <typename T>
+constexpr bool kOnlyMoves =
+    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && std::is_move_constructible_v<T>;
+static_assert(kOnlyMoves<Sgd> && kOnlyMoves<Adam> && kOnlyMoves<AdamW> && kOnlyMoves<RMSprop> && kOnlyMoves<Adagrad> &&
+              kOnlyMoves<Adadelta> && kOnlyMoves<LBFGS> && kOnlyMoves<LossScaler> && kOnlyMoves<ReduceLROnPlateau>);
 
 // Gradients and weights of a few steps; sizes that vector loops do not divide.
 constexpr std::int64_t kSize = 37;

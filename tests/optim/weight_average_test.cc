@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"
@@ -12,6 +13,10 @@
 
 namespace lockstep {
 namespace {
+
+// A copy would share the averages.
+static_assert(!std::is_copy_constructible_v<WeightAverage> && !std::is_copy_assignable_v<WeightAverage>);
+static_assert(std::is_move_constructible_v<WeightAverage> && std::is_move_assignable_v<WeightAverage>);
 
 struct Net {
   explicit Net(int devices = 1) : runtime({.cpu_devices = devices}) { net.initialize(Normal{1}, runtime.devices()); }

@@ -24,11 +24,12 @@ inline bool knows_f16(const kernels::CopyStrided&) { return true; }
 inline bool knows_f16(const kernels::Take&) { return true; }
 inline bool knows_f16(const kernels::Scatter&) { return true; }
 
-// Whether the call has an f16 operand. Spans of views never hold f16.
+// Whether the call has an f16 operand, which may be empty, without memory; a missing operand is f32. Spans of views
+// never hold f16.
 bool has_f16(const auto& call) {
   bool found = false;
   const auto look = [&](const auto& views) {
-    if constexpr (requires { views.dtype; }) found |= views && views.dtype == DType::f16;
+    if constexpr (requires { views.dtype; }) found |= views.dtype == DType::f16;
   };
   call.views(call, look, look);
   return found;
@@ -55,7 +56,7 @@ struct ThroughF32 {
     const auto each = [&](std::vector<Copy>& list) {
       return [&](auto& view) {
         if constexpr (requires { view.dtype; }) {
-          if (view && view.dtype == DType::f16) widen(view, list);
+          if (view.dtype == DType::f16) widen(view, list);
         }
       };
     };
