@@ -36,6 +36,12 @@ Tensor within(std::string_view name, const Tensor& x, double low, double high) {
   return lift(name, place_as(name, x), {x}, part, [&] { return OpTraits{"clamp", {{"a", low}, {"b", high}}}; });
 }
 
+// Computes half types in f32, and rounds once: products inside may exceed the range of f16, also those of gradients.
+template <typename F>
+Tensor in_f32(const Tensor& x, const F& f) {
+  return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
+}
+
 }  // namespace
 
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
@@ -44,10 +50,9 @@ Tensor elu(const Tensor& x, double alpha) { return unary({UnaryOp::elu, alpha}, 
 Tensor Gelu::operator()(const Tensor& x, const GeluOptions& options) const {
   if (options.approximate == GeluApproximation::none) return unary(UnaryOp::gelu, x);
   check(x.defined(), "gelu: undefined tensor");
-  if (is_half_dtype(x.dtype())) return cast((*this)(cast(x, DType::f32), options), x.dtype());
   // (1 + tanh(u)) / 2 = sigmoid(2 u)
   constexpr double kTwice = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-  return x * sigmoid(x * affine(square(x), 0.044715 * kTwice, kTwice));
+  return in_f32(x, [](const Tensor& x) { return x * sigmoid(x * affine(square(x), 0.044715 * kTwice, kTwice)); });
 }
 Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
 Tensor softplus(const Tensor& x, double beta, double threshold) {
@@ -61,7 +66,7 @@ Tensor glu(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("glu", x.shape(), dim);
   check(x.size(axis) % 2 == 0, "glu: {} elements along axis {} of {}, expected an even number", x.size(axis), axis, x);
   const std::int64_t half = x.size(axis) / 2;
-  return narrow(x, axis, 0, half) * sigmoid(narrow(x, axis, half, half));
+  return in_f32(x, [=](const Tensor& x) { return narrow(x, axis, 0, half) * sigmoid(narrow(x, axis, half, half)); });
 }
 Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   check(min_val < max_val, "hardtanh: limits {} and {}, expected the lower one first", min_val, max_val);
@@ -71,11 +76,11 @@ Tensor relu6(const Tensor& x) { return within("relu6", x, 0, 6); }
 Tensor hardsigmoid(const Tensor& x) {
   check_activated("hardsigmoid", x);
   // Limits x before the sum, which rounds: the largest number below 3 must count as inside the limits.
-  return (within("hardsigmoid", x, -3, 3) + 3.0) / 6.0;
+  return in_f32(x, [](const Tensor& x) { return (within("hardsigmoid", x, -3, 3) + 3.0) / 6.0; });
 }
 Tensor hardswish(const Tensor& x) {
   check_activated("hardswish", x);
-  return x * (clamp(x, -3, 3) + 3.0) / 6.0;
+  return in_f32(x, [](const Tensor& x) { return x * (clamp(x, -3, 3) + 3.0) / 6.0; });
 }
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   check_activated("prelu", x);
@@ -86,20 +91,24 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
         "prelu: weight is {}, expected [1], or [C] for the channels on axis 1 of {}", weight, x);
   Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(dims > 1 ? dims - 1 : dims), 1));
   if (shape.dim() > 0) shape[0] = weight.size(0);
-  return where(gt(x, 0.0), x, x * cast(weight, x.dtype()).reshape(shape));
+  return in_f32(x, [rounded = cast(weight, x.dtype()).reshape(shape)](const Tensor& x) {
+    return where(gt(x, 0.0), x, x * cast(rounded, x.dtype()));
+  });
 }
 Tensor selu(const Tensor& x) {
   check_activated("selu", x);
-  return elu(x, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946;
+  return in_f32(
+      x, [](const Tensor& x) { return elu(x, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946; });
 }
 Tensor celu(const Tensor& x, double alpha) {
   check_activated("celu", x);
   check(alpha != 0, "celu: alpha 0, expected another number");
-  return alpha == 1 ? elu(x) : where(gt(x, 0.0), x, elu(x / alpha) * alpha);
+  if (alpha == 1) return elu(x);
+  return in_f32(x, [=](const Tensor& x) { return where(gt(x, 0.0), x, elu(x / alpha) * alpha); });
 }
 Tensor mish(const Tensor& x) {
   check_activated("mish", x);
-  return x * tanh(softplus(x));
+  return in_f32(x, [](const Tensor& x) { return x * tanh(softplus(x)); });
 }
 Tensor logsigmoid(const Tensor& x) {
   check_activated("logsigmoid", x);
@@ -108,11 +117,11 @@ Tensor logsigmoid(const Tensor& x) {
 }
 Tensor softsign(const Tensor& x) {
   check_activated("softsign", x);
-  return x / (abs(x) + 1.0);
+  return in_f32(x, [](const Tensor& x) { return x / (abs(x) + 1.0); });
 }
 Tensor tanhshrink(const Tensor& x) {
   check_activated("tanhshrink", x);
-  return x - tanh(x);
+  return in_f32(x, [](const Tensor& x) { return x - tanh(x); });
 }
 Tensor hardshrink(const Tensor& x, double lambd) {
   check_activated("hardshrink", x);

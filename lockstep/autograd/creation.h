@@ -165,7 +165,7 @@ Tensor ones(const Shape& shape, T option) {
   return ones(shape, options_of<TensorOptions>(option));
 }
 
-// Uniform in [0, 1).
+// Uniform in [0, 1), in steps of 2^-24, of bf16 2^-8, and of f16 2^-11.
 Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});

@@ -98,6 +98,13 @@ Tensor in_f32(const Tensor& x, const F& f) {
   return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
+// Products are computed in f64, and rounded once: those of some factors may exceed the range of f32.
+template <typename F>
+Tensor in_f64(const Tensor& x, const F& f) {
+  return cast(f(cast(x, DType::f64)), x.dtype());
+}
+bool is_narrow(const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != DType::f64; }
+
 // Bools and u8 are reduced in i64.
 bool is_small(const Tensor& x) { return x.defined() && is_mask(x.dtype()); }
 bool is_i64(const Tensor& x) { return x.defined() && x.dtype() == DType::i64; }
@@ -303,7 +310,7 @@ Tensor cumprod(const Tensor& x, int dim) {
   if (is_axis_of_scalar("cumprod", x, dim)) return x * 1;
   const int axis = ops::resolve_axis("cumprod", x.shape(), dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("cumprod", x, "and it would multiply them");
-  if (is_half_dtype(x.dtype())) return cast(cumprod(cast(x, DType::f32), axis), x.dtype());
+  if (is_narrow(x)) return in_f64(x, [=](const Tensor& x) { return cumprod(x, axis); });
   // Products of 1, 2, 4, ... elements that end at each place. The gradient then needs no quotient, which would be
   // undefined for a factor of 0.
   Tensor y = x * 1;
@@ -397,7 +404,7 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
   const int axis = ops::resolve_axis("prod", x.shape(), dim);
   if (is_small(x)) return prod(as_i64(x), axis, keepdim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("prod", x, kMultiplied);
-  if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
+  if (is_narrow(x)) return in_f64(x, [=](const Tensor& x) { return prod(x, axis, keepdim); });
   if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
   // Halves are multiplied until one element is left. The gradient then needs no quotient, which would be undefined for
   // a factor of 0.

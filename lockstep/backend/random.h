@@ -3,6 +3,9 @@
 // ends give the same bits.
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include "lockstep/backend/kernels.h"
 #include "lockstep/base/random.h"
 
@@ -15,9 +18,23 @@ inline RandomKey current_key(RandomKey key, const View& key_at) {
   return {static_cast<std::uint64_t>(words[0]), static_cast<std::uint64_t>(words[1])};
 }
 
+// Number of leading bits of a draw that uniform numbers of this type have: as many as its significand, so that the
+// largest one, 1 - 2^-bits, does not round to 1. 24 bits for f32 and f64.
+template <typename T>
+inline constexpr int kUniformBits = std::is_same_v<T, BFloat16>  ? 8
+                                    : std::is_same_v<T, Float16> ? 11
+                                                                 : 24;
+
+// A draw as a number in [0, 1) that T holds exactly.
+template <typename T>
+constexpr double unit_uniform(std::uint32_t draw) {
+  return (draw >> (32 - kUniformBits<T>)) * (1.0 / (1 << kUniformBits<T>));
+}
+
 namespace kernels {
 
-// y[i] = low + (high - low) * random_uniform(key, i). Any floating dtype, plain.
+// y[i] = low + (high - low) * unit_uniform<T>(random_bits(key, i)) for elements T, or low where that rounds to high, so
+// that y is in [low, high). Any floating dtype, plain.
 struct Uniform {
   RandomKey key;
   double low, high;

@@ -297,8 +297,11 @@ void add_elementwise(const FunctionsOf& f) {
       [](const py::object& self, double from, double to, const py::object& source) {
         check_write("uniform_", self);
         const auto key = next_key_of(source);
-        return write_in_place("uniform_", self,
-                              [&](const Tensor& x) { return drawn(x, rand, key) * (to - from) + from; });
+        return write_in_place("uniform_", self, [&](const Tensor& x) {
+          const Tensor y = drawn(x, rand, key) * (to - from) + from;
+          // Where the sum rounds to the excluded end, as in PyTorch.
+          return where(eq(y, full_like(y, to)), from, y);
+        });
       },
       "from_"_a = 0.0, "to"_a = 1.0, py::kw_only(), generator);
   f.tensor.def(

@@ -130,3 +130,20 @@ def test_logits_without_a_softmax_are_errors():
         with pytest.raises(ValueError, match="parameter logits"):
             D.Categorical(logits=torch.tensor(logits))
     assert D.Categorical(logits=torch.tensor([-math.inf, 0.0])).probs.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_draws_of_half_types(dtype):
+    torch.manual_seed(1)
+    one = torch.tensor([1.0], dtype=dtype)
+    for d in (D.Exponential(one), D.Laplace(one, one)):
+        x = d.sample((20000,))
+        assert x.dtype == dtype and x.float().abs().max().item() < 20
+    x = D.Uniform(one, one * 2).sample((20000,))
+    assert x.dtype == dtype and 1 <= x.float().min().item() and x.float().max().item() < 2
+    rare = D.Bernoulli(torch.tensor([0.0005], dtype=dtype)).sample((20000,))
+    assert rare.dtype == dtype and 0 < rare.float().sum().item() < 40
+
+
+def test_uniform_excludes_its_end():
+    assert D.Uniform(torch.tensor(1.0), torch.tensor(1 + 2**-23)).sample((1000,)).unique().tolist() == [1]

@@ -178,3 +178,18 @@ def test_keywords():
     assert torch.equal(torch.bmm(x[None], mat2=x.T[None])[0], x @ x.T)
     with pytest.raises(TypeError, match="size"):
         x.reshape(size=(3, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gumbel_softmax_of_half_types_is_finite(dtype):
+    torch.manual_seed(1)
+    for hard in (False, True):
+        y = torch.nn.functional.gumbel_softmax(torch.zeros(8000, 4, dtype=dtype), hard=hard)
+        assert y.dtype == dtype
+        numpy.testing.assert_allclose(y.float().sum(1).numpy(), numpy.ones(8000), atol=0.03)
+
+
+def test_uniform_excludes_its_end():
+    """Half of the sums round to it."""
+    assert torch.zeros(1000).uniform_(1, 1 + 2**-23).unique().tolist() == [1]
+    assert torch.zeros(1000, dtype=torch.bfloat16).uniform_(1, 1 + 2**-7).float().unique().tolist() == [1]

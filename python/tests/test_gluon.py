@@ -208,3 +208,9 @@ def test_methods_of_python_and_of_numpy():
     assert type(x.diff()) is np.ndarray and x.diff().tolist() == [[1], [-3]]
     assert math.isnan(np.array([1.0]).std(ddof=1).asscalar())
     assert np.maximum(x, 2.5).tolist() == [[2.5, 2.5], [3, 2.5]] and np.minimum(1, x).tolist() == [[1, 1], [1, 0]]
+
+
+def test_uniform_excludes_its_end():
+    """Half of the sums round to it, and numbers near it do in float16."""
+    assert np.random.uniform(1, 1 + 2**-23, 1000).unique().tolist() == [1]
+    assert np.random.uniform(0, 1, 20000, dtype="float16").float().max().item() < 1

@@ -103,6 +103,29 @@ TEST_F(BasisResultsTest, Products) {
   EXPECT_EQ(values(prod(ids({3, 2}, {2}), 0)), Doubles{6});
 }
 
+// The products of some of the factors are beyond f32.
+TEST_F(BasisResultsTest, ProductsAreRoundedOnce) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Tensor x = as_leaf(tensor({0x1p100, 0x1p-100, 0x1p100, 0x1p-100}, {4}, dtype));
+    const Tensor y = prod(x);
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_EQ(values(y), Doubles{1});
+    y.backward();
+    EXPECT_EQ(values(x.grad()), (Doubles{0x1p-100, 0x1p100, 0x1p-100, 0x1p100}));
+    Tensor z = as_leaf(tensor({0x1p100, 0x1p100, 0x1p-100, 0x1p-100}, {4}, dtype));
+    const Tensor so_far = cumprod(z, 0);
+    EXPECT_EQ(so_far.dtype(), dtype);
+    EXPECT_EQ(values(so_far), (Doubles{0x1p100, kInfinity, 0x1p100, 1}));
+    so_far.narrow(0, 3, 1).backward();
+    EXPECT_EQ(values(z.grad()), (Doubles{0x1p-100, 0x1p-100, 0x1p100, 0x1p100}));
+  }
+  Tensor decimal = as_leaf(tensor({1e30, 1e-30, 1e30, 1e-30}, {4}));
+  const Tensor one = prod(decimal, 0);
+  EXPECT_NEAR(values(one)[0], 1, 1e-6);
+  one.backward();
+  for (const double slope : values(decimal.grad() * decimal.detach())) EXPECT_NEAR(slope, 1, 1e-6);
+}
+
 TEST_F(BasisResultsTest, Padding) {
   const Tensor x = tensor({1, 2, 3, 4}, {2, 2});
   EXPECT_EQ(values(pad(x, {1, 0})), (Doubles{0, 1, 2, 0, 3, 4}));

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -431,6 +433,31 @@ TEST_F(BasisTest, GeluByTanh) {
   const Doubles at{-30, -1, 0, 0.5, 4}, expected{0, -0.15880800939, 0, 0.34571400982, 3.99992975399};
   EXPECT_LT(distance(values(gelu(tensor(at, {5}, DType::f64), options)), expected), 1e-10);
   EXPECT_LT(distance(values(gelu(tensor(at, {5}, DType::f16), options)), expected), 1e-3);
+}
+
+// Products inside, and those of their gradients, are beyond f16.
+TEST_F(BasisTest, ActivationsOfLargeHalves) {
+  const auto check = [&](const char* name, const std::function<Tensor(const Tensor&)>& f, const Doubles& at,
+                         const Doubles& expected, const Doubles& slopes) {
+    Tensor x = as_leaf(tensor(at, {static_cast<std::int64_t>(at.size())}, DType::f16));
+    const Tensor y = f(x);
+    EXPECT_EQ(y.dtype(), DType::f16) << name;
+    EXPECT_EQ(values(y), expected) << name;
+    backward({y}, {full_like(y, 4)});
+    EXPECT_EQ(values(x.grad()), slopes) << name;
+  };
+  check("mish", mish, {60000, -60000}, {60000, 0}, {4, 0});
+  check("glu", [](const Tensor& x) { return glu(x); }, {60000, 30}, {60000}, {4, 0});
+  check("hardswish", hardswish, {60000, -60000}, {60000, 0}, {4, 0});
+  check("hardsigmoid", hardsigmoid, {60000, -60000}, {1, 0}, {0, 0});
+  check("silu", silu, {60000, -60000}, {60000, 0}, {4, 0});
+  check("softplus", [](const Tensor& x) { return softplus(x); }, {60000, -60000}, {60000, 0}, {4, 0});
+  check("logsigmoid", logsigmoid, {60000, -60000}, {0, -60000}, {0, 4});
+  check("softsign", softsign, {60000, -60000}, {1, -1}, {0, 0});
+  check("tanhshrink", tanhshrink, {60000, -60000}, {60000, -60000}, {4, 4});
+  check("elu", [](const Tensor& x) { return elu(x); }, {60000, -60000}, {60000, -1}, {4, 0});
+  check("celu", [](const Tensor& x) { return celu(x, 0x1p-24); }, {60000, -0x1p-10}, {60000, -0x1p-24}, {4, 0});
+  check("gelu", [](const Tensor& x) { return gelu(x); }, {60000, -60000}, {60000, 0}, {4, 0});
 }
 
 TEST_F(BasisTest, PaddingHasNoGradient) {

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/tensor_impl.h"
@@ -103,7 +105,7 @@ TEST_F(CreationTest, RandomNumbersFollowFromTheSeedAlone) {
     EXPECT_NE(values(rand({33, 3}, {.dtype = dtype, .device = devices_[0], .seed = 8})), uniform);
     const auto normal = values(randn({33, 3}, {.dtype = dtype, .device = devices_[0], .seed = 7}));
     EXPECT_EQ(values(randn({33, 3}, {.dtype = dtype, .seed = 7}).to(devices_[0])), normal);
-    EXPECT_TRUE(std::ranges::all_of(uniform, [](double u) { return u >= 0 && u <= 1; }));
+    EXPECT_TRUE(std::ranges::all_of(uniform, [](double u) { return u >= 0 && u < 1; }));
     EXPECT_TRUE(std::ranges::any_of(normal, [](double z) { return z < -1; }));
   }
   const auto many = values(randn({10000}, {.device = devices_[0]}));
@@ -112,6 +114,17 @@ TEST_F(CreationTest, RandomNumbersFollowFromTheSeedAlone) {
   EXPECT_NEAR(sum / 1e4, 0, 0.05);
   EXPECT_NEAR(squares / 1e4, 1, 0.05);
   EXPECT_ERROR(rand({2}, {.dtype = DType::i64}), "rand: i64 elements, expected a floating type");
+}
+
+// They have as many bits as the significand, so that none rounds to 1.
+TEST_F(CreationTest, UniformNumbersOfHalfTypesAreBelow1) {
+  for (const auto& [dtype, steps] : {std::pair{DType::bf16, 256}, std::pair{DType::f16, 2048}}) {
+    const auto drawn = values(rand({20000}, {.dtype = dtype, .seed = 7}));
+    EXPECT_EQ(std::ranges::max(drawn), 1 - 1.0 / steps);
+    EXPECT_EQ(std::ranges::min(drawn), 0);
+    EXPECT_TRUE(std::ranges::all_of(drawn, [steps = steps](double u) { return u * steps == std::floor(u * steps); }));
+    EXPECT_EQ(values(rand({20000}, {.dtype = dtype, .device = devices_[0], .seed = 7})), drawn);
+  }
 }
 
 TEST_F(CreationTest, WithoutASeedEachCallDrawsAnew) {

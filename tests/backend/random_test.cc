@@ -1,4 +1,6 @@
 #include <cmath>
+#include <map>
+#include <vector>
 
 #include "tests/backend/kernel_testing.h"
 
@@ -18,6 +20,17 @@ TEST_P(RandomTest, UniformToTheBit) {
       b.run(c, kernels::Uniform{kKey, -0.3, 1.7, out[0]});
     });
   }
+}
+
+// Half of the sums round to the excluded end.
+TEST_P(RandomTest, UniformExcludesItsEnd) {
+  const std::map<DType, double> steps{
+      {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}, {DType::f64, 0x1p-52}};
+  const Kernel kernel = [end = 1 + steps.at(dtype())](Backend& b, KernelContext& c, Views, Views out) {
+    b.run(c, kernels::Uniform{kKey, 1, end, out[0]});
+  };
+  EXPECT_EQ(run({}, {output({1001})}, kernel)[0].values(), std::vector<double>(1001, 1));
+  expect_same_bits_as_reference({}, {output({1001})}, kernel);
 }
 
 TEST_P(RandomTest, NormalToTheBit) {

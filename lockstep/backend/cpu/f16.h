@@ -11,10 +11,11 @@
 #include "lockstep/backend/cpu/vectorize.h"
 #include "lockstep/backend/elementwise.h"
 #include "lockstep/backend/index.h"
+#include "lockstep/backend/random.h"
 
 namespace lockstep::cpu {
 
-// Kernels that move elements know f16.
+// Kernels that move elements know f16, and uniform numbers, which have as many bits as their type.
 inline bool knows_f16(const auto&) { return false; }
 inline bool knows_f16(const kernels::Where&) { return true; }
 inline bool knows_f16(const kernels::Fill&) { return true; }
@@ -23,6 +24,7 @@ inline bool knows_f16(const kernels::Copy& c) { return c.x.dtype == c.y.dtype; }
 inline bool knows_f16(const kernels::CopyStrided&) { return true; }
 inline bool knows_f16(const kernels::Take&) { return true; }
 inline bool knows_f16(const kernels::Scatter&) { return true; }
+inline bool knows_f16(const kernels::Uniform&) { return true; }
 
 // Whether the call has an f16 operand, which may be empty, without memory; a missing operand is f32. Spans of views
 // never hold f16.

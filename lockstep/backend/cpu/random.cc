@@ -85,16 +85,19 @@ void for_each_tile(const KernelContext& ctx, std::int64_t count, RandomKey key, 
 class Random final : public RandomKernels {
  public:
   void run(KernelContext& ctx, const kernels::Uniform& call) override {
-    cpu::visit_floating(call.y.dtype, "uniform", [&](auto zero) {
+    const auto fill = [&](auto zero) {
       using T = decltype(zero);
+      const T bottom = cpu::rounded<T>(call.low), top = cpu::rounded<T>(call.high);
       for_each_tile(ctx, call.y.numel(), call.key,
                     [=, out = call.y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
                       cpu::vector_loop(0, length, [&](std::int64_t i) {
-                        out[begin + i] =
-                            cpu::rounded<T>(call.low + (call.high - call.low) * ((draws[i] >> 8) * 0x1p-24));
+                        const T y = cpu::rounded<T>(call.low + (call.high - call.low) * unit_uniform<T>(draws[i]));
+                        out[begin + i] = cpu::widened(y) == cpu::widened(top) ? bottom : y;
                       });
                     });
-    });
+    };
+    if (call.y.dtype == DType::f16) return fill(Float16{});
+    cpu::visit_floating(call.y.dtype, "uniform", fill);
   }
 
   void run(KernelContext& ctx, const kernels::Normal& call) override {

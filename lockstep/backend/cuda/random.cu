@@ -35,7 +35,10 @@ __global__ void uniform_kernel(RandomKey key, double low, double high, T* y, std
   draw(key, y, n, aligned, [=](const Draws& draws, std::int64_t) {
     Values values;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) values[k] = low + (high - low) * ((draws[k] >> 8) * 0x1p-24);
+    for (int k = 0; k < 4; ++k) {
+      values[k] = low + (high - low) * unit_uniform<T>(draws[k]);
+      if (widened(convert<T>(values[k])) == widened(convert<T>(high))) values[k] = low;
+    }
     return values;
   });
 }

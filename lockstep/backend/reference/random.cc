@@ -8,8 +8,14 @@ class Random final : public RandomKernels {
  public:
   void run(KernelContext&, const kernels::Uniform& call) override {
     Elements out(call.y);
-    for (std::int64_t i = 0; i < call.y.numel(); ++i)
-      out.set(i, call.low + (call.high - call.low) * random_uniform(call.key, i));
+    const double top = rounded(call.high, call.y.dtype);
+    visit_dtype(call.y.dtype, [&](auto zero) {
+      for (std::int64_t i = 0; i < call.y.numel(); ++i) {
+        const double u = unit_uniform<decltype(zero)>(random_bits(call.key, static_cast<std::uint64_t>(i)));
+        const double y = call.low + (call.high - call.low) * u;
+        out.set(i, rounded(y, call.y.dtype) == top ? call.low : y);
+      }
+    });
   }
 
   void run(KernelContext&, const kernels::Normal& call) override {

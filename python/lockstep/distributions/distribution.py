@@ -127,8 +127,12 @@ class Distribution:
         return self.entropy().exp()
 
     def _uniform(self, like, sample_shape):
-        """Return draws in [0, 1) of the type and on the device of a parameter."""
-        return _core.rand(self._extended(sample_shape), dtype=like.dtype, device=like.device)
+        """Return draws in [0, 1) on the device of a parameter, of its type, or of float32 for half types.
+
+        The steps of uniform numbers of half types would be too wide.
+        """
+        dtype = _core.float32 if like.dtype in (_core.float16, _core.bfloat16) else like.dtype
+        return _core.rand(self._extended(sample_shape), dtype=dtype, device=like.device)
 
     def __repr__(self):
         parts = []

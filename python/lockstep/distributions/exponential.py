@@ -36,7 +36,8 @@ class Exponential(Distribution):
         return self.rate ** -2
 
     def rsample(self, sample_shape=Size([])):
-        return -(-self._uniform(self.rate, sample_shape)).log1p() / self.rate
+        u = self._uniform(self.rate, sample_shape)
+        return (-(-u).log1p() / self.rate).to(self.rate.dtype)
 
     def log_prob(self, value):
         """Return the logarithm of the density."""

@@ -18,8 +18,9 @@ class Laplace(LocationScale):
 
     def rsample(self, sample_shape=Size([])):
         # Draws from (-1, 1): the logarithm of -1 would be infinite.
-        u = (self._uniform(self.loc, sample_shape) * 2 - 1).clamp(-1 + finfo(self.loc.dtype).eps / 2)
-        return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
+        u = self._uniform(self.loc, sample_shape) * 2 - 1
+        u = u.clamp(-1 + finfo(u.dtype).eps / 2)
+        return self.loc - self.scale * (u.sign() * (-u.abs()).log1p()).to(self.loc.dtype)
 
     def log_prob(self, value):
         """Return the logarithm of the density."""

@@ -40,7 +40,14 @@ class Uniform(Distribution):
         return (self.high - self.low) ** 2 / 12
 
     def rsample(self, sample_shape=Size([])):
-        return self.low + self._uniform(self.low, sample_shape) * (self.high - self.low)
+        u = self._uniform(self.low, sample_shape)
+        low, high = self.low, self.high
+        if u.dtype == low.dtype:
+            y = low + u * (high - low)
+        else:  # of half types, rounded once
+            y = (low.float() + u * (high.float() - low.float())).to(low.dtype)
+        # high is excluded, also where the sum rounds to it.
+        return _core.where(y == high, low.to(y.dtype), y)
 
     def log_prob(self, value):
         """Return the logarithm of the density."""

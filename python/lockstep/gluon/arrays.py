@@ -398,7 +398,12 @@ def pooling(data, kernel=1, pool_type="max", global_pool=False, stride=1, pad=0,
 
 
 def _uniform(low, high, size, dtype, ctx, device):
-    return _placed((_core.rand(*_extents(size)) * (high - low) + low).to(_dtype(dtype) or _F32), ctx, device)
+    dtype = _dtype(dtype) or _F32
+    y = (_core.rand(*_extents(size)) * (high - low) + low).to(dtype)
+    if dtype.is_floating_point:  # high is excluded, also where a number rounds to it
+        bottom, top = ((_core.zeros_like(y) + limit).to(dtype) for limit in (low, high))
+        y = _core.where(y == top, bottom, y)
+    return _placed(y, ctx, device)
 
 
 def _normal(loc, scale, size, dtype, ctx, device):

@@ -82,8 +82,10 @@ def bilinear(input1, input2, weight, bias=None):
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """Draw from the classes of `logits`, softly, or as one class (Jang et al. 2017)."""
-    uniform = _core.rand_like(logits).clamp(min=1e-20)
-    soft = softmax((logits - (-uniform.log()).log()) / tau, dim=dim)
+    # Of half types in float32: 1e-20 would be 0 in float16, and the noise infinite.
+    wide = logits.float() if logits.dtype in (_core.float16, _core.bfloat16) else logits
+    uniform = _core.rand_like(wide).clamp(min=1e-20)
+    soft = softmax((wide - (-uniform.log()).log()) / tau, dim=dim).to(logits.dtype)
     if not hard:
         return soft
     chosen = soft.max(dim, keepdim=True)[1]
