@@ -45,12 +45,26 @@ auto retry(F&& call) {
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
+// Follows a symbolic link to a file that does not exist, as open() does when it creates a file.
+fs::path missing_target(fs::path path) {
+  constexpr int kMostLinks = 40;  // as in Linux; another process may make a loop meanwhile
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(path, error)); ++links) {
+    if (links == kMostLinks) fail_system("write", path, ELOOP);
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) fail_system("write", path, error.value());
+    path = folder_of(path) / target;  // `target` alone if it is absolute
+  }
+  check(path.has_filename(), "cannot write \"{}\": it names no file", path.string());
+  return path;
+}
+
 // The file to write for `path`: follows symbolic links, and refuses devices and folders.
 fs::path write_target(const fs::path& path) {
   check(path.has_filename(), "cannot write \"{}\": it names no file", path.string());
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) return path;
+  if (status.type() == fs::file_type::not_found) return missing_target(path);
   if (error) fail_system("write", path, error.value());
   check(status.type() != fs::file_type::directory, "cannot write {}: it is a directory", path.string());
   check(status.type() == fs::file_type::regular, "cannot write {}: it is not a regular file", path.string());

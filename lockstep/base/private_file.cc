@@ -17,7 +17,8 @@ bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
 // In a folder with the sticky bit, such as /tmp, only the owners of the file and of the folder can replace the file.
 bool others_replace_files(const struct stat& folder) {
-  return !is_trusted(folder.st_uid) || ((folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0);
+  const bool others_write = (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  return !is_trusted(folder.st_uid) || (others_write && (folder.st_mode & S_ISVTX) == 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "lockstep/base/warning.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/engine/failure.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/comm_error.h"
@@ -32,14 +33,25 @@ std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   return init_process_group(std::move(options));
 }
 
-// Returns options for the Job's list of devices, so that callers name devices only once; "auto" for an empty list.
-// Leaves options that name devices as they are, and ignores a list that is a kind, "cpu" or "cuda".
-RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
+// Returns the runtime's options with the Job's devices, so that callers name devices only once. Leaves options that
+// name devices as they are. Empties a list that means all devices of this rank's runtime.
+RuntimeOptions with_devices(RuntimeOptions options, std::string& list) {
   const bool named =
       options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
+  if (list == "auto") list.clear();
   if (named) return options;
-  if (list.empty()) options.devices = "auto";
-  if (list.find(':') != std::string::npos) options.devices = list;
+  if (list.empty()) {
+    options.devices = "auto";
+  } else if (list == "cpu") {
+    list.clear();  // one device, as without a choice
+  } else if (list == "cuda") {
+    const GpuList found = find_gpus();
+    check(!found.gpus.empty(), "job: devices cuda: there is no GPU: {}", found.why_none);
+    options.devices = "auto";
+    list.clear();
+  } else {
+    options.devices = list;
+  }
   return options;
 }
 

@@ -30,7 +30,9 @@ struct JobOptions {
   // GPUs, or one CPU device if there is no GPU.
   RuntimeOptions runtime{};
   // A list of devices ("cuda:0,cuda:1"). Rank r of a host trains on entry r; a job of one rank trains on all of them.
-  // Empty: each rank trains on all devices of its runtime.
+  // Empty or "auto": each rank trains on all devices of its runtime. If `runtime` names no devices, "cuda" is this
+  // rank's share of the host's GPUs (an error if there is none), and "cpu" one CPU device. If it names devices, "cuda"
+  // and "cpu" list its devices of that kind.
   std::string devices{};
 };
 

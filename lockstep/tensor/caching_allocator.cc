@@ -65,6 +65,7 @@ void CachingAllocator::drop_pool(int pool) {
 }
 
 void CachingAllocator::release_free() {
+  std::scoped_lock one_at_a_time(release_mutex_);
   FreeBlocks all;
   {
     std::scoped_lock lock(mutex_);
@@ -108,10 +109,13 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
   void* data = take_new(size);
   if (data == nullptr) {
     if (!blocks.empty()) return take(blocks.begin());
-    lock.unlock();
-    release_free();
-    lock.lock();
-    data = take_new(size);
+    // Another thread may take what this one releases and free it again. Then that is there to release.
+    do {
+      lock.unlock();
+      release_free();
+      lock.lock();
+      data = take_new(size);
+    } while (data == nullptr && has_free());
   }
   if (data == nullptr && counters_.reserved_bytes + scratch_->bytes() + size <= limit_) {
     lock.unlock();
@@ -138,6 +142,10 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
 
 void* CachingAllocator::take_new(std::size_t size) {
   return counters_.reserved_bytes + scratch_->bytes() + size <= limit_ ? source_->allocate(size) : nullptr;
+}
+
+bool CachingAllocator::has_free() const {
+  return std::ranges::any_of(pools_.at(0), [](const auto& of_size) { return !of_size.second.empty(); });
 }
 
 void CachingAllocator::free(Block block) {

@@ -47,7 +47,8 @@ class CachingAllocator {
   int make_pool();
   // Makes the pool's blocks available to all allocations.
   void drop_pool(int pool);
-  // Returns all free blocks outside pools to the system. Waits for tasks that still use them.
+  // Returns all free blocks outside pools to the system. Waits for tasks that still use them, and for another thread
+  // that is returning blocks: when it is done, their memory is there for both.
   void release_free();
 
   // Returns a source of the same memory for kernels; it may outlive the allocator. It ignores the limit, because a
@@ -63,6 +64,8 @@ class CachingAllocator {
 
   // Returns null at the limit, or if the source has no memory left.
   void* take_new(std::size_t size);
+  // Whether release_free() would return something.
+  bool has_free() const;
   void count_used(std::size_t bytes);
 
   std::shared_ptr<Engine> engine_;
@@ -70,6 +73,7 @@ class CachingAllocator {
   std::size_t limit_;
   std::shared_ptr<MemorySource> source_;
   std::shared_ptr<CountedSource> scratch_;
+  std::mutex release_mutex_;  // locked before mutex_, and held while release_free() waits
   mutable std::mutex mutex_;
   using FreeBlocks = std::map<std::size_t, std::vector<Block>>;  // by size class
   std::map<int, FreeBlocks> pools_;                              // 0: no pool

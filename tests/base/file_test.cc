@@ -116,6 +116,23 @@ TEST(AtomicFile, FollowsASymbolicLink) {
   EXPECT_EQ(folder.read("real/f"), "new");
 }
 
+TEST(AtomicFile, FollowsASymbolicLinkToAFileThatDoesNotExistYet) {
+  TemporaryFolder folder;
+  fs::create_directory(folder / "real");
+  fs::create_symlink("real/middle", folder / "link");
+  fs::create_symlink(folder / "real/f", folder / "real/middle");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_TRUE(fs::is_symlink(folder / "real/middle"));
+  EXPECT_EQ(folder.read("real/f"), "new");
+
+  fs::create_symlink("none/f", folder / "lost");
+  EXPECT_ERROR(write_file_atomically(folder / "lost", "new"), "No such file or directory");
+  EXPECT_TRUE(fs::is_symlink(folder / "lost"));
+  fs::create_symlink("self", folder / "self");
+  EXPECT_ERROR(write_file_atomically(folder / "self", "new"), "Too many levels of symbolic links");
+}
+
 TEST(AtomicFile, RefusesWhatIsNoFile) {
   TemporaryFolder folder;
   EXPECT_ERROR(AtomicFile(folder.path()), "it is a directory");

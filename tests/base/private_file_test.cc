@@ -32,10 +32,14 @@ TEST_F(PrivateFile, IsOfAModeThatOthersCannotUse) {
 
 TEST_F(PrivateFile, IsInAFolderThatOthersCannotWriteTo) {
   ::chmod(file_.c_str(), 0600);
-  ::chmod(folder_.path().c_str(), 0777);
-  EXPECT_ERROR(read(), "and mode 777: other users may replace it");
-  ::chmod(folder_.path().c_str(), 01777);  // as /tmp
-  EXPECT_EQ(read(), "text");
+  for (const mode_t mode : {0777, 0770, 0775, 0702}) {
+    ::chmod(folder_.path().c_str(), mode);
+    EXPECT_ERROR(read(), fmt::format("and mode {:o}: other users may replace it", mode));
+  }
+  for (const mode_t mode : {01777, 01770, 0755}) {  // 1777: as /tmp
+    ::chmod(folder_.path().c_str(), mode);
+    EXPECT_EQ(read(), "text");
+  }
   ::chmod(folder_.path().c_str(), 0700);
 }
 

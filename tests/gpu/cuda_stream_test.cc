@@ -46,5 +46,20 @@ TEST(CudaStreamTest, TimesStayInOrderWhereTheBaseMoves) {
   }
 }
 
+// Kernels select their GPU for the thread, such as those of a recording.
+TEST(GpuScope, RestoresTheGpuIfACallSelectsAnother) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "fewer than 2 GPUs";
+  const CudaStream stream(0, false);
+  check_cuda(cudaSetDevice(0), "cudaSetDevice");
+  {
+    const GpuScope scope(0);
+    check_cuda(cudaSetDevice(1), "cudaSetDevice");
+  }
+  int gpu = -1;
+  check_cuda(cudaGetDevice(&gpu), "cudaGetDevice");
+  EXPECT_EQ(gpu, 0);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

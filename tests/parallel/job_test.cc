@@ -8,6 +8,7 @@
 #include "lockstep/base/warning.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
 #include "lockstep/optim/sgd.h"
@@ -102,7 +103,23 @@ TEST(Job, ItsListOfDevicesIsSaidOnce) {
   EXPECT_EQ(str(alone.devices()), "[cpu:0, cpu:1]");
   // A list of kinds, and a runtime that says what it has.
   EXPECT_EQ(str(Job({.devices = "cpu"}).devices()), "[cpu:0]");
+  EXPECT_EQ(str(Job({.runtime = {.cpu_devices = 2}, .devices = "cpu"}).devices()), "[cpu:0, cpu:1]");
+  EXPECT_EQ(str(Job({.runtime = {.cpu_devices = 2}, .devices = "auto"}).devices()), "[cpu:0, cpu:1]");
   EXPECT_EQ(str(Job({.runtime = {.cpu_devices = 3}, .devices = "cpu:2"}).devices()), "[cpu:2]");
+}
+
+// As for the tool's --devices: each rank has its own.
+TEST(Job, AKindOfDevicesIsEachRanksOwn) {
+  expect_fine(run_jobs(
+      2, [](Job& job) { check(str(job.devices()) == "[cpu:0]", "rank {}: {}", job.rank(), str(job.devices())); },
+      "cpu"));
+  if (find_gpus().gpus.empty()) {
+    EXPECT_EQ(str(Job({.devices = "auto"}).devices()), "[cpu:0]");
+    EXPECT_ERROR(Job({.devices = "cuda"}), "job: devices cuda: there is no GPU: ");
+  } else {
+    EXPECT_EQ(str(Job({.devices = "cuda"}).devices()), str(Job({.devices = "auto"}).devices()));
+  }
+  EXPECT_ERROR(Job({.devices = "gpu"}), "unknown device 'gpu' in 'gpu': expected cpu:0, cpu:1, ..., cuda:0, ...");
 }
 
 TEST(Job, ALauncherWithoutNumbersIsAnError) {

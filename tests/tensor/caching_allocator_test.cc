@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "tests/expect_error.h"
@@ -142,6 +144,23 @@ TEST_F(CachingAllocatorTest, AtTheLimitFreeBlocksOfOtherSizesAreGivenBack) {
   Block block = allocator_.allocate(2000, a_);
   EXPECT_EQ(allocator_.counters().reserved_bytes, 2048U);
   allocator_.free(block);
+}
+
+// While one thread gives blocks back, another that needs their memory waits for it.
+TEST_F(CachingAllocatorTest, AtTheLimitThreadsWaitForBlocksThatAnotherGivesBack) {
+  Block busy = allocator_.allocate(3000, a_);
+  hold(a_, busy);
+  allocator_.free(busy);
+  const auto allocate = [this](std::size_t bytes) { return allocator_.allocate(bytes, b_); };
+  std::future<Block> first = std::async(std::launch::async, allocate, 2000),
+                     second = std::async(std::launch::async, allocate, 1500);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that both find the memory taken
+  go();
+  std::vector<Block> blocks;
+  ASSERT_NO_THROW(blocks.push_back(first.get()));
+  ASSERT_NO_THROW(blocks.push_back(second.get()));
+  EXPECT_EQ(allocator_.counters().reserved_bytes, 2048U + 1536U);
+  for (Block& block : blocks) allocator_.free(block);
 }
 
 // A source that has less than the limit, as a device that others use, too.

@@ -20,10 +20,14 @@ void onednn::limit_isa() {
 }
 
 bool has_native_bf16() {
+#if !defined(__x86_64__)
+  return false;  // there, the numbers below mean other instruction sets
+#else
   onednn::limit_isa();
   // Instruction sets are bit masks; each contains the sets it extends.
   constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
+#endif
 }
 
 }  // namespace lockstep

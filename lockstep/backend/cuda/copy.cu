@@ -105,9 +105,11 @@ void copy_walk(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
     if (inner >= 0) {
       const Transposition t(walk, inner);
       const std::int64_t blocks = walk.numel / (t.rows * t.columns) * t.row_tiles * t.column_tiles;
-      launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(),
-             t, x, y);
-      return;
+      if (blocks <= kMostBlocks) {  // many small matrices have more
+        launch(transpose_kernel<To, From>, dim3(static_cast<unsigned>(blocks)), dim3(kTile, kTileRows), 0, ctx.stream(),
+               t, x, y);
+        return;
+      }
     }
   }
   launch(gather_kernel<To, From>, blocks_for(walk.numel), dim3(kThreads), 0, ctx.stream(), walk, x, y);

@@ -130,8 +130,16 @@ template <typename Integer>
 __host__ __device__ constexpr Integer ceil_div(Integer a, std::type_identity_t<Integer> b) {
   return (a + b - 1) / b;
 }
+// The most blocks of a grid, along x and along y.
+inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+inline constexpr int kMostBlocksAlongY = 65535;
 // Returns the number of blocks of kThreads threads for this many threads.
-inline dim3 blocks_for(std::int64_t threads) { return dim3(static_cast<unsigned>(ceil_div(threads, kThreads))); }
+inline dim3 blocks_for(std::int64_t threads) {
+  const std::int64_t blocks = ceil_div(threads, kThreads);
+  check(blocks <= kMostBlocks, "a kernel of {} threads is too large, a GPU runs at most {}", threads,
+        kMostBlocks * kThreads);
+  return dim3(static_cast<unsigned>(blocks));
+}
 __device__ inline std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

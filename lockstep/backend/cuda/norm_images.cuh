@@ -13,6 +13,7 @@ namespace lockstep::cuda {
 struct Images {
   Layout layout;
   unsigned rows, channels, plane;
+  unsigned first_channel = 0;  // of a launch, see NormGrid::launches()
 
   explicit Images(const View& x)
       : layout(x.layout), rows(static_cast<unsigned>(x.shape[0] * x.shape[2] * x.shape[3])),
@@ -65,8 +66,18 @@ struct NormGrid {
   }
 
   int columns() const { return lanes * width; }
-  int padded_channels() const { return tiles * columns(); }
-  dim3 grid() const { return dim3(blocks, static_cast<unsigned>(tiles)); }
+  // Tiles of the largest launch, and their channels.
+  int launched_tiles() const { return std::min(tiles, kMostBlocksAlongY); }
+  int launched_channels() const { return launched_tiles() * columns(); }
+  // Calls start(images, grid) for each launch: one, except for very many channels. Launches share their scratch memory.
+  template <typename F>
+  void launches(const View& x, const F& start) const {
+    Images images(x);
+    for (std::int64_t tile = 0; tile < tiles; tile += kMostBlocksAlongY) {
+      images.first_channel = static_cast<unsigned>(tile * columns());
+      start(images, dim3(blocks, static_cast<unsigned>(std::min<std::int64_t>(tiles - tile, kMostBlocksAlongY))));
+    }
+  }
   dim3 block() const { return dim3(static_cast<unsigned>(threads)); }
 };
 
@@ -82,12 +93,18 @@ struct NormPlace {
     lane = thread % lanes;
     row_of_block = thread / lanes;
     step = blockDim.x / static_cast<unsigned>(lanes);
-    channel = (blockIdx.y * static_cast<unsigned>(lanes) + static_cast<unsigned>(lane)) * static_cast<unsigned>(width);
+    channel = images.first_channel +
+              (blockIdx.y * static_cast<unsigned>(lanes) + static_cast<unsigned>(lane)) * static_cast<unsigned>(width);
     const unsigned begin = blockIdx.x * rows_per_block;
     row = begin + static_cast<unsigned>(row_of_block);
     end = std::min(begin + rows_per_block, images.rows);
   }
 };
+
+// Returns the channel of a column of the block's tile.
+__device__ inline unsigned channel_of(const Images& images, int columns, int column) {
+  return images.first_channel + blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
+}
 
 // Calls use(load(row), row) for a thread's rows in order, with kAhead loads at a time.
 template <int kAhead, typename Load, typename Use>

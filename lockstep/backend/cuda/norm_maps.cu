@@ -92,9 +92,11 @@ void batch_norm_forward(CudaContext& context, const View& x, const BatchNormStat
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(forward_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x), grid.lanes,
-           grid.rows_per_block, x.as<T>(), Channels<C>(stats, eps), gamma.as<C>(), beta.as<C>(),
-           residual ? residual.as<T>() : nullptr, relu, y.as<T>(), all_aligned(x.data, residual.data, y.data));
+    grid.launches(x, [&](const Images& images, dim3 blocks) {
+      launch(forward_kernel<T, width>, blocks, grid.block(), 0, context.stream(), images, grid.lanes,
+             grid.rows_per_block, x.as<T>(), Channels<C>(stats, eps), gamma.as<C>(), beta.as<C>(),
+             residual ? residual.as<T>() : nullptr, relu, y.as<T>(), all_aligned(x.data, residual.data, y.data));
+    });
   });
 }
 
@@ -106,10 +108,12 @@ void batch_norm_backward_data(CudaContext& context, const View& dy, const View& 
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(backward_data_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x), grid.lanes,
-           grid.rows_per_block, dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps), gamma.as<C>(),
-           sum_g.as<C>(), sum_g_xhat.as<C>(), dx.as<T>(), dresidual ? dresidual.as<T>() : nullptr,
-           all_aligned(dy.data, x.data, y.data, dx.data, dresidual.data));
+    grid.launches(x, [&](const Images& images, dim3 blocks) {
+      launch(backward_data_kernel<T, width>, blocks, grid.block(), 0, context.stream(), images, grid.lanes,
+             grid.rows_per_block, dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps),
+             gamma.as<C>(), sum_g.as<C>(), sum_g_xhat.as<C>(), dx.as<T>(), dresidual ? dresidual.as<T>() : nullptr,
+             all_aligned(dy.data, x.data, y.data, dx.data, dresidual.data));
+    });
   });
 }
 

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kSumThreads, 2)
         b += (partials.at(2, at, columns)[column] - s * s * inverse) + n * (d * d);
       },
       [&](int column, double a, double b) {
-        const unsigned c = blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
+        const unsigned c = channel_of(images, columns, column);
         if (c >= images.channels) return;
         const double n = images.rows, inverse = n > 0 ? 1 / n : 0;
         mean[c] = static_cast<C>(partials.at(0, 0, columns)[column] + a * inverse);
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kSumThreads, 2)
         b += partials.at(1, static_cast<unsigned>(block), columns)[column];
       },
       [&](int column, double a, double b) {
-        const unsigned c = blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
+        const unsigned c = channel_of(images, columns, column);
         if (c >= images.channels) return;
         dbeta[c] = static_cast<C>(a);
         dgamma[c] = static_cast<C>(b / std::sqrt(channels.m2[c] * channels.inverse_n + channels.eps));
@@ -187,17 +187,16 @@ __global__ void __launch_bounds__(kSumThreads, 2)
         a += partials.at(0, static_cast<unsigned>(block), columns)[column];
       },
       [&](int column, double a, double) {
-        const unsigned c = blockIdx.y * static_cast<unsigned>(columns) + static_cast<unsigned>(column);
+        const unsigned c = channel_of(images, columns, column);
         if (c < images.channels) sums[c] = static_cast<C>(a);
       });
 }
 
 template <typename C>
 Partials<C> partials_for(CudaContext& ctx, const NormGrid& grid, int quantities) {
-  check(static_cast<std::size_t>(grid.tiles) <= CudaContext::kCounters, "batch_norm: {} channels are too many",
-        grid.padded_channels());
+  static_assert(kMostBlocksAlongY <= CudaContext::kCounters);
   const std::size_t numbers =
-      static_cast<std::size_t>(quantities) * grid.blocks * static_cast<std::size_t>(grid.padded_channels());
+      static_cast<std::size_t>(quantities) * grid.blocks * static_cast<std::size_t>(grid.launched_channels());
   return {grid.lanes, grid.rows_per_block, static_cast<C*>(ctx.device_scratch(numbers * sizeof(C))), ctx.counters()};
 }
 
@@ -208,8 +207,10 @@ void batch_norm_stats(CudaContext& context, const View& x, const BatchNormStats&
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(stats_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
-           partials_for<C>(context, grid, 3), x.as<T>(), stats.mean.as<C>(), stats.m2.as<C>(), all_aligned(x.data));
+    grid.launches(x, [&](const Images& images, dim3 blocks) {
+      launch(stats_kernel<T, width>, blocks, grid.block(), 0, context.stream(), images,
+             partials_for<C>(context, grid, 3), x.as<T>(), stats.mean.as<C>(), stats.m2.as<C>(), all_aligned(x.data));
+    });
   });
 }
 
@@ -219,9 +220,11 @@ void batch_norm_backward_stats(CudaContext& context, const View& dy, const View&
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(backward_stats_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
-           partials_for<C>(context, grid, 2), dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps),
-           dgamma.as<C>(), dbeta.as<C>(), all_aligned(dy.data, x.data, y.data));
+    grid.launches(x, [&](const Images& images, dim3 blocks) {
+      launch(backward_stats_kernel<T, width>, blocks, grid.block(), 0, context.stream(), images,
+             partials_for<C>(context, grid, 2), dy.as<T>(), x.as<T>(), y ? y.as<T>() : nullptr, Channels<C>(stats, eps),
+             dgamma.as<C>(), dbeta.as<C>(), all_aligned(dy.data, x.data, y.data));
+    });
   });
 }
 
@@ -230,8 +233,10 @@ void sum_channels(CudaContext& context, const View& x, const View& sums) {
   visit_images(x, grid.width, [&](auto zero, auto width) {
     using T = decltype(zero);
     using C = Compute<T>;
-    launch(channels_kernel<T, width>, grid.grid(), grid.block(), 0, context.stream(), Images(x),
-           partials_for<C>(context, grid, 1), x.as<T>(), sums.as<C>(), all_aligned(x.data));
+    grid.launches(x, [&](const Images& images, dim3 blocks) {
+      launch(channels_kernel<T, width>, blocks, grid.block(), 0, context.stream(), images,
+             partials_for<C>(context, grid, 1), x.as<T>(), sums.as<C>(), all_aligned(x.data));
+    });
   });
 }
 

@@ -260,10 +260,11 @@ __global__ void lp_backward_kernel(Images from, Images to, Window window, double
 template <typename T, int kWidth>
 __global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
   using C = Compute<T>;
-  const auto thread = static_cast<unsigned>(thread_number());
+  const std::int64_t thread = thread_number();  // up to 32 for each of 2^32 planes
   const bool shares = from.layout == Layout::plain;
-  const unsigned i = shares ? thread / 32 : thread, first = shares ? thread % 32 : 0, step = shares ? 32 : 1;
-  if (i >= vectors) return;
+  const auto i = static_cast<unsigned>(shares ? thread / 32 : thread);
+  const unsigned first = shares ? static_cast<unsigned>(thread % 32) : 0, step = shares ? 32 : 1;
+  if ((shares ? thread / 32 : thread) >= vectors) return;
   const unsigned n = i * kWidth / from.channels, c = i * kWidth % from.channels;
   C sum[kWidth] = {};
   for (unsigned pixel = first; pixel < from.pixels(); pixel += step) {
@@ -364,7 +365,7 @@ class CudaPool final : public PoolKernels {
     pooled.layout = call.x.layout;  // the same order
     visit_vectors(pooled, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      const unsigned threads = call.x.layout == Layout::plain ? vectors * 32 : vectors;
+      const std::int64_t threads = std::int64_t{vectors} * (call.x.layout == Layout::plain ? 32 : 1);
       start(ctx, threads, global_avg_kernel<T, width>, Images(call.x), call.x.as<T>(), call.y.as<T>(), vectors,
             all_aligned(call.x.data, call.y.data));
     });
@@ -380,7 +381,7 @@ class CudaPool final : public PoolKernels {
 
  private:
   template <typename... Parameters, typename... Arguments>
-  static void start(KernelContext& ctx, unsigned threads, void (*kernel)(Parameters...),
+  static void start(KernelContext& ctx, std::int64_t threads, void (*kernel)(Parameters...),
                     const Arguments&... arguments) {
     launch(kernel, blocks_for(threads), dim3(kThreads), 0, cuda_context(ctx).stream(), arguments...);
   }

@@ -16,18 +16,20 @@ void check_cuda(cudaError_t status, std::string_view call) {
        cudaGetErrorName(status));
 }
 
-GpuScope::GpuScope(int gpu) : gpu_(gpu) {
+GpuScope::GpuScope(int gpu) {
   check_cuda(cudaGetDevice(&previous_), "cudaGetDevice");
   if (previous_ != gpu) check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
 }
 
-GpuScope::GpuScope(int gpu, std::nothrow_t) noexcept : gpu_(gpu) {
+GpuScope::GpuScope(int gpu, std::nothrow_t) noexcept {
   if (cudaGetDevice(&previous_) != cudaSuccess) previous_ = gpu;
   if (previous_ != gpu && cudaSetDevice(gpu) != cudaSuccess) cudaGetLastError();
 }
 
 GpuScope::~GpuScope() {
-  if (previous_ != gpu_ && has_gpu_context(previous_)) cudaSetDevice(previous_);
+  int current = previous_;
+  if (cudaGetDevice(&current) != cudaSuccess) cudaGetLastError();
+  if (previous_ != current && has_gpu_context(previous_)) cudaSetDevice(previous_);
 }
 
 // Only the driver API can tell, not the runtime API.

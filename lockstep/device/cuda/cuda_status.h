@@ -12,7 +12,8 @@ namespace lockstep {
 // (cudaErrorIllegalAddress)`. It names the calling thread's GPU.
 void check_cuda(cudaError_t status, std::string_view call);
 
-// Selects a GPU for the calling thread; the destructor restores the former one. If the former GPU has no context, the
+// Selects a GPU for the calling thread; the destructor restores the former one, also if a call has
+// selected a third. If the former GPU has no context, the
 // thread stays on the selected GPU, because restoring would create a context, which takes a few hundred megabytes. A
 // thread is on GPU 0 until it selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create
 // one on the thread's GPU, whatever their purpose.
@@ -26,7 +27,6 @@ class GpuScope {
   GpuScope& operator=(const GpuScope&) = delete;
 
  private:
-  const int gpu_;
   int previous_ = 0;
 };
 
