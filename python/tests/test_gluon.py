@@ -212,5 +212,5 @@ def test_methods_of_python_and_of_numpy():
 
 def test_uniform_excludes_its_end():
     """Half of the sums round to it, and numbers near it do in float16."""
-    assert np.random.uniform(1, 1 + 2**-23, 1000).unique().tolist() == [1]
-    assert np.random.uniform(0, 1, 20000, dtype="float16").float().max().item() < 1
+    assert set(np.random.uniform(1, 1 + 2**-23, 1000).tolist()) == {1}
+    assert max(np.random.uniform(0, 1, 20000, dtype="float16").tolist()) < 1
