@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/confusion_matrix.h"
 #include "apps/lockstep/eval_run.h"
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/train_options.h"

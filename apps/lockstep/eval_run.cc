@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "apps/lockstep/confusion_picture.h"
+#include "apps/lockstep/confusion_matrix.h"
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/command_line.h"
 #include "apps/lockstep/options/common_options.h"

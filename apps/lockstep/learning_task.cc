@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -257,53 +256,6 @@ std::vector<Metric> make_metrics(const CommonOptions& o, std::int64_t classes) {
     all.push_back(make_metric(name, classes, axis));
   }
   return all;
-}
-
-std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
-                           const std::vector<std::string>& class_names) {
-  struct Pair {
-    std::size_t label, predicted;
-  };
-  const auto count = [&](const Pair& p) { return table[p.label][p.predicted]; };
-  const auto class_name = [&](std::size_t c) {
-    const std::string number = std::to_string(c);
-    return c < class_names.size() && class_names[c] != number ? number + " " + class_names[c] : number;
-  };
-  double largest = 0;
-  std::vector<std::size_t> classes;  // classes that occur
-  std::vector<Pair> confused;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    double sum = 0;
-    for (std::size_t j = 0; j < table.size(); ++j) {
-      sum += table[i][j] + table[j][i];
-      largest = std::max(largest, table[i][j]);
-      if (i != j && table[i][j] > 0) confused.push_back({i, j});
-    }
-    if (sum > 0) classes.push_back(i);
-  }
-  const std::string corner = "label \\ predicted";
-  std::size_t head = corner.size();
-  for (const std::size_t c : classes) head = std::max(head, class_name(c).size());
-  const std::size_t width =
-      std::max(fmt::formatted_size("{:.0f}", largest), fmt::formatted_size("{}", table.size())) + 1;
-  std::string text = fmt::format("{}:\n{:<{}}", name, corner, head);
-  for (const std::size_t c : classes) text += fmt::format("{:>{}}", c, width);
-  text += '\n';
-  for (const std::size_t label : classes) {
-    text += fmt::format("{:<{}}", class_name(label), head);
-    for (const std::size_t predicted : classes) text += fmt::format("{:>{}.0f}", table[label][predicted], width);
-    text += '\n';
-  }
-  std::ranges::stable_sort(confused, std::greater<>(), count);
-  constexpr std::size_t kMostPairs = 3;
-  confused.resize(std::min(confused.size(), kMostPairs));
-  if (confused.empty()) return text;
-  text += "most often confused:";
-  for (const Pair& p : confused) {
-    text += fmt::format("{} {} as {} ({:.0f} of {:.0f})", &p == confused.data() ? "" : ",", class_name(p.label),
-                        class_name(p.predicted), count(p), std::reduce(table[p.label].begin(), table[p.label].end()));
-  }
-  return text + '\n';
 }
 
 }  // namespace lockstep::app

@@ -40,8 +40,5 @@ std::unique_ptr<Module> make_initialized_model(const CommonOptions& options, con
 
 // Empty means the default of Trainer and evaluate(), for pictures.
 std::vector<Metric> make_metrics(const CommonOptions& options, std::int64_t classes);
-// Returns a confusion matrix with headings, without classes that do not occur, and the most frequent confusions.
-std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
-                           const std::vector<std::string>& class_names);
 
 }  // namespace lockstep::app

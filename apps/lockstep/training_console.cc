@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/confusion_matrix.h"
 #include "apps/lockstep/output.h"
 #include "lockstep/base/count_of.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/progress_bar.h"
 #include "lockstep/train/trainer.h"
