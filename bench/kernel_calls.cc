@@ -6,7 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep::app {

@@ -6,7 +6,8 @@
 #include <optional>
 #include <sstream>
 
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
 #include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/ranks.h"
 #include "bench/benchmark.h"

@@ -4,7 +4,9 @@
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/confusion_matrix.h"
 #include "apps/lockstep/eval_run.h"
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
+#include "apps/lockstep/options/metrics.h"
 #include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
@@ -82,7 +84,7 @@ Command add_eval(CLI::App& parent) {
     options->source = load_data(*options);
     const DataSource& data = *options->source;
     notice_limits(*options, data);
-    notice_other_text(*options, data);
+    notice_other_data(*options, data);
     auto net = make_initialized_model(*options, job, data.schema);
     DataLoader loader(data.validation, {.batch_size = options->trainer.batch_size});
     const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};

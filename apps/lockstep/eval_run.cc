@@ -10,11 +10,9 @@
 #include <numeric>
 
 #include "apps/lockstep/confusion_matrix.h"
-#include "apps/lockstep/learning_task.h"
-#include "apps/lockstep/options/command_line.h"
 #include "apps/lockstep/options/common_options.h"
+#include "apps/lockstep/options/data.h"
 #include "apps/lockstep/options/option_row.h"
-#include "apps/lockstep/options/own_data.h"
 #include "apps/lockstep/options/run_config.h"
 #include "apps/lockstep/output.h"
 #include "lockstep/base/count_of.h"

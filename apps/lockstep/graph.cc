@@ -13,7 +13,8 @@
 #include <set>
 
 #include "apps/lockstep/commands.h"
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
 #include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"

@@ -10,7 +10,8 @@
 
 #include "apps/lockstep/bits/weights_log.h"
 #include "apps/lockstep/commands.h"
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
 #include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/run_config.h"
 #include "apps/lockstep/output.h"
@@ -139,8 +140,7 @@ std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
 // Writes notices about options that fit the model but have no effect on these data and devices.
 void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource& data) {
   notice_limits(o, data);
-  notice_other_text(o, data);
-  notice_other_schema(o, data);
+  notice_other_data(o, data);
   if (parse_balance(o.balance, 0).automatic && job.shards == job.devices_of_ranks) {
     notice("--balance auto changes nothing: each device has one shard");
   } else if (parse_balance(o.balance, 0).automatic && job.devices_of_ranks == 1) {

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "apps/lockstep/fine_tuning.h"
+#include "apps/lockstep/initial_weights.h"
+#include "apps/lockstep/options/data.h"
+#include "apps/lockstep/options/metrics.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/summary.h"

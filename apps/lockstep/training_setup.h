@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/train_options.h"
 
 namespace lockstep::app {

@@ -113,6 +113,18 @@ int CommonOptions::shards_of_batch() const {
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
 
+TaskModel task_model(const CommonOptions& o, DType dtype) {
+  TaskModel model = o.model;
+  if (!o.is_language_model()) return {.name = model.name, .hidden = model.hidden};
+  if (model.name != "gpt") {
+    model.heads = 0;
+  } else if (model.width % model.heads != 0) {
+    throw UsageError(fmt::format("--width {}: not divisible by --heads {}", model.width, model.heads));
+  }
+  model.dtype = dtype;
+  return model;
+}
+
 int loader_threads(const DataSchema& schema) {
   constexpr std::size_t kMost = 8;
   return schema.format == DataFormat::images ? static_cast<int>(std::min(available_cpus().size(), kMost)) : 1;

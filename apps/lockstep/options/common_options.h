@@ -24,8 +24,8 @@ enum class OpenShards {
 };
 
 struct CommonOptions {
-  // Options that are fields of structs of the library; data_options(), task_model(), and
-  // TrainOptions::trainer_options() add what follows from other options. workers: 0 stands for loader_threads().
+  // Options that are fields of structs of the library; data.cc, task_model(), and TrainOptions::trainer_options() add
+  // what follows from other options. workers: 0 stands for loader_threads().
   TrainerOptions trainer{.workers = 0};
   DataOptions reading;  // of --data
   TaskModel model{.name = "resnet18", .layers = 4, .width = 128, .heads = 4, .dropout = 0.1};
@@ -44,7 +44,6 @@ struct CommonOptions {
   bool partial = false;  // load the weights that fit, and initialize the rest from the seed
   std::string delimiter, header = "auto", normalize = "auto";
   std::vector<double> color_jitter;
-  double mixup = 0, cutmix = 0;
   // True for pictures, tables, or arrays of the user: they have defaults and options that Fashion-MNIST and texts lack.
   bool own_data = false;
   std::shared_ptr<const DataSource> source;  // the data that --data names, once read
@@ -58,6 +57,10 @@ struct CommonOptions {
   // Returns V on CPUs if the user does not choose it: at least 16 images or 2 texts for each of several shards.
   int shards_of_batch() const;
 };
+
+// Returns the model of the options. `dtype`: what a language model computes in. Other models compute in the dtype of
+// their input.
+TaskModel task_model(const CommonOptions& options, DType dtype = DType::f32);
 
 // Returns the number of loader threads if the user does not choose it: more for picture files, which must be decoded.
 int loader_threads(const DataSchema& schema);

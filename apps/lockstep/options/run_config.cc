@@ -7,10 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/config_file.h"
+#include "apps/lockstep/options/data.h"
 #include "apps/lockstep/options/option_row.h"
-#include "apps/lockstep/options/own_data.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <type_traits>
 
-#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/data.h"
+#include "apps/lockstep/options/metrics.h"
 #include "apps/lockstep/options/option_row.h"
-#include "apps/lockstep/options/own_data.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/data/transforms/mixup.h"
 #include "lockstep/nn/batch_norm.h"
@@ -97,6 +97,13 @@ void add_row(CLI::App& app, TrainOptions& o, const OptionRow& row) {
   }
 }
 
+// Returns the number of epochs with about 1000 steps, so that small data are learned, too.
+std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
+  constexpr std::int64_t kSteps = 1000, kFewest = 10, kMost = 100;
+  const std::int64_t steps = std::max<std::int64_t>(1, (examples + batch - 1) / batch);
+  return std::clamp((kSteps + steps - 1) / steps, kFewest, kMost);
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
@@ -113,12 +120,13 @@ void TrainOptions::add_to(CLI::App& app, const std::vector<std::string_view>& na
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
   const std::string why_not_own = open_own_data(*this, app);
+  if (own_data) fit_own_data(app);
   for (const OptionRow& row : option_rows()) {
     if (!is_given(app, row.name)) continue;
     check_fits(row, *this, why_not_own);
     given.push_back(row.name);
   }
-  check_mixing(*this);
+  check_mixing();
   check_finder(app);
   if (direct_conv && !has_convolutions()) {
     notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model.name));
@@ -152,6 +160,40 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model.name));
     sync_bn = false;
   }
+}
+
+// Chooses what the user left open, to fit the data.
+void TrainOptions::fit_own_data(const CLI::App& app) {
+  const DataSchema& schema = source->schema;
+  if (is_given(app, "--val-split") && source->has_validation_part) {
+    notices.push_back(fmt::format("--val-split changes nothing: {} has a part for tests", data));
+    reading.val_split = DataOptions().val_split;
+  }
+  if (!is_given(app, "--model")) model.name = default_task_model(schema);
+  try {
+    make_task_model(schema, task_model(*this));
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--model {}: {}", model.name, message_of(error)));
+  }
+  if (app.get_option_no_throw("--epochs") == nullptr) return;
+  if (!is_given(app, "--batch-size")) trainer.batch_size = 32;
+  if (!is_given(app, "--optimizer")) optimizer = "adam";
+  if (!is_given(app, "--lr")) lr = optimizer == "sgd" ? 0.01 : 0.001;
+  if (!is_given(app, "--epochs")) trainer.epochs = epochs_of(source->train->size(), trainer.batch_size);
+}
+
+void TrainOptions::check_mixing() const {
+  if (mixup == 0 && cutmix == 0) return;
+  const char* name = mixup > 0 ? "--mixup" : "--cutmix";
+  constexpr double kLeast = 0.001;
+  if (mixup > 0 && cutmix > 0) throw UsageError("--cutmix: not with --mixup");
+  if (std::max(mixup, cutmix) < kLeast) throw UsageError(fmt::format("{}: expected 0.001 to 1000, or 0", name));
+  if (is_language_model() || (source && source->schema.input.size() != 3) || is_regression()) {
+    throw UsageError(fmt::format("{}: only for pictures with classes", name));
+  }
+  if (class_weights != "none") throw UsageError(fmt::format("{}: not with --class-weights", name));
 }
 
 // --watch must name a number: a table has no best value.

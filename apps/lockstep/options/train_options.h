@@ -30,6 +30,7 @@ struct TrainOptions : CommonOptions {
   std::vector<std::string> freeze;
   std::optional<double> head_lr;
   std::string class_weights = "none";
+  double mixup = 0, cutmix = 0;
   std::vector<std::string> given;  // names of options that the user gave, here or in --config
   // SHA-256 of the initial weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
   // recipe.
@@ -52,6 +53,8 @@ struct TrainOptions : CommonOptions {
   ReceiptOptions receipt_options() const;
   bool has_batch_norm() const;
   bool has_momentum() const;
+  void fit_own_data(const CLI::App& app);
+  void check_mixing() const;
   void check_watch() const;
   void check_finder(const CLI::App& app);
   // Returns the name of the metric that decides which epoch is the best.
