@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "apps/lockstep/ranks.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/file.h"

@@ -5,6 +5,7 @@
 
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/eval_run.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/utf8_text.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/linear.h"
 

@@ -1,6 +1,6 @@
 #include "apps/lockstep/bits/training_layout.h"
 
-#include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "lockstep/base/environment.h"
 
 namespace lockstep::app {

@@ -7,19 +7,11 @@
 #include <map>
 #include <string>
 
-#include "lockstep/base/error.h"
-
 namespace lockstep::app {
 
 // Returns the exit status.
 using Command = std::function<int()>;
 using Commands = std::map<std::string, Command>;
-
-// Invalid arguments: exit status 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
 
 // Runs the command that the arguments name. `add` adds a subcommand to the app for each command that it returns. Exit
 // status 0 on success, 1 on a failure while the command runs, 2 on invalid arguments, 128 + the signal when a signal

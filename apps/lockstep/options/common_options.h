@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/task/data_source.h"

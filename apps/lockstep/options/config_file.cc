@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "apps/lockstep/options/command_line.h"
 #include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/unexpected_arguments.h"
 #include "lockstep/base/file.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/usage_error.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/json_text.h"
 
