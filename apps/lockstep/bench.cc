@@ -2,10 +2,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <system_error>
 
 #include "apps/lockstep/commands.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::app {
 
@@ -14,7 +15,7 @@ Command add_bench(CLI::App& parent) {
   app->set_help_flag();  // the program gets --help, too
   app->prefix_command();
   return [app]() -> int {
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string() + "-bench";
+    const std::string program = own_program() + "-bench";
     std::vector<std::string> words = app->remaining();
     words.insert(words.begin(), program);
     std::vector<char*> argv;

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <system_error>
 
@@ -11,6 +10,7 @@
 #include "apps/lockstep/options/common_options.h"
 #include "apps/lockstep/ranks.h"
 #include "lockstep/base/error.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/runtime.h"
@@ -35,8 +35,7 @@ int run(LaunchCommand options) {
   }
   if (options.nnodes > 1 && options.master_port == 0)
     throw UsageError("--nnodes needs --master-addr and --master-port");
-  // Runs this program itself, because it may not be in PATH.
-  if (options.command[0] == "lockstep") options.command[0] = std::filesystem::read_symlink("/proc/self/exe");
+  if (options.command[0] == "lockstep") options.command[0] = own_program();
   if (const auto seconds = options.timeout_seconds) {
     options.timeout = read_timeout(*seconds);
   }

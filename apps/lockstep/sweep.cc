@@ -150,7 +150,7 @@ class Sweep {
   }
 
   pid_t start(const SweptRun& run, const Words& more, const fs::path& output, const EnvironmentVariables& environment) {
-    ChildOptions child{.command = {fs::read_symlink("/proc/self/exe").string()}, .environment = environment};
+    ChildOptions child{.command = {own_program()}, .environment = environment};
     for (const Words* words : std::initializer_list<const Words*>{&o_.command, &run.options, &more}) {
       child.command.insert(child.command.end(), words->begin(), words->end());
     }

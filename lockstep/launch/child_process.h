@@ -28,6 +28,9 @@ struct ChildOptions {
   const sigset_t* mask = nullptr;
 };
 
+// Returns the path of this process's program, to start it again: it may not be in PATH.
+std::string own_program();
+
 // Returns when the program runs. Throws if the program cannot start: `cannot start foo: No such file or directory`. The
 // system kills the child when the calling thread ends.
 pid_t start_child(const ChildOptions& options);

@@ -277,7 +277,7 @@ Spawned spawn(int argc, char** argv, const std::function<void(int)>& fn, const S
   for (int rank = 0; rank < options.nprocs; ++rank) {
     Pipe errors;
     ChildOptions child{.command = std::vector<std::string>(argv, argv + argc), .inherited = errors.write_end.get()};
-    child.command[0] = std::filesystem::read_symlink("/proc/self/exe");
+    child.command[0] = own_program();
     child.environment = rank_variables(rank, options.nprocs, port, secret);
     child.environment.emplace_back(kSpawnedVariable, std::to_string(errors.write_end.get()));
     impl->add(rank, start_child(child), std::move(errors.read_end));

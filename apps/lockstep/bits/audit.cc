@@ -15,6 +15,7 @@
 #include "apps/lockstep/training_setup.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/train/audit.h"
 
@@ -52,7 +53,7 @@ AuditOptions chosen(const AuditCommand& o, const Receipt& receipt) {
 
 // Starts the ranks, and prints what the first of them prints.
 int audit_as_ranks(const AuditCommand& o, const TrainingLayout& layout) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "audit", o.receipt};
+  std::vector<std::string> command{own_program(), "audit", o.receipt};
   const std::pair<const char*, std::string> options[] = {{"--run", o.run},
                                                          {"--data", o.data},
                                                          {"--steps", o.steps},

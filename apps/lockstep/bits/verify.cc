@@ -23,6 +23,7 @@
 #include "lockstep/base/count_of.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/checkpoint/json_input.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/balance.h"
 
@@ -150,7 +151,7 @@ class Verification {
     auto add = [](std::vector<std::string>& command, const char* name, auto value) {
       command.insert(command.end(), {name, fmt::format("{}", value)});
     };
-    std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+    std::vector<std::string> command{own_program(), "train"};
     add(command, "--num-devices", layout.devices);
     add(command, "--shards", shards_);
     add(command, "--threads-per-shard", options_.threads_per_shard);

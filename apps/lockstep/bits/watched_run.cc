@@ -25,7 +25,7 @@ WatchedRun::WatchedRun(std::string label, std::vector<std::string> command, fs::
   std::ofstream(folder_ / "request.json") << request.dump() << '\n';
   const FileDescriptor out(::open((folder_ / "output.txt").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   check(out.get() >= 0, "cannot write in {}", folder_.string());
-  const fs::path tool = fs::read_symlink("/proc/self/exe");
+  const fs::path tool = own_program();
   ChildOptions child{.command = command_, .own_group = true};
   // Replaces `lockstep` with this tool; PATH does the same for `env NAME=VALUE lockstep ...`.
   if (child.command[0] == "lockstep") child.command[0] = tool.string();
