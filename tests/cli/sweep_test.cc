@@ -36,6 +36,23 @@ TEST_F(Sweep, NoRecipeRunsTwice) {
   EXPECT_THAT(again.out, HasSubstr("lr 0.0001: known: accuracy "));
 }
 
+// Other devices, and another path of the same data, do not make another.
+TEST_F(Sweep, AnotherMeasurementIsAnotherRun) {
+  const auto run_of = [&](const Arguments& more) {
+    Arguments all{"--dry-run"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ToolResult result = train(all);
+    return result.status == 0 ? lines(result.out).back() : result.err;
+  };
+  const std::string run = run_of({});
+  EXPECT_TRUE(run.starts_with("run ")) << run;
+  EXPECT_EQ(run_of({"--num-devices", "2", "--workers", "2", "--data", data_.path() + "/."}), run);
+  for (const Arguments& other :
+       {Arguments{"--limit-test", "5"}, Arguments{"--metrics", "perplexity"}, Arguments{"--epochs", "3"}}) {
+    EXPECT_NE(run_of(other), run) << other.front();
+  }
+}
+
 // The metric of the best epoch decides what is in the folder best.
 TEST_F(Sweep, AnotherBestIsAnotherRun) {
   const ToolResult result = sweep({"--watch", "accuracy,train_loss"}, {"--save-best"});

@@ -124,6 +124,22 @@ ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
   return values;
 }
 
+// run_key() names these itself, or the recipe has what they do: the digest, number, schema, and transforms of the
+// examples, the initial weights, what is frozen, groups of parameters, and kernels of the devices in use.
+constexpr std::string_view kInKey[] = {
+    "--epochs",     "--max-steps",   "--patience",      "--watch",      "--min-delta",    "--limit-test",
+    "--metrics",    "--limit-train", "--data",          "--format",     "--target",       "--ignore",
+    "--categories", "--task",        "--header",        "--delimiter",  "--augment",      "--random-resized-crop",
+    "--flip",       "--random-crop", "--vertical-flip", "--rotation",   "--color-jitter", "--random-erasing",
+    "--normalize",  "--mean",        "--std",           "--image-size", "--skip-broken",  "--max-pixels",
+    "--hash-data",  "--init-from",   "--partial",       "--freeze",     "--head-lr",      "--tf32",
+    "--direct-conv"};
+
+bool is_in_key(const OptionRow& row, const Recipe& recipe) {
+  return std::ranges::find(kInKey, row.name) != std::end(kInKey) ||
+         std::ranges::any_of(recipe, [&](const auto& entry) { return find_option_of_entry(entry.first) == &row; });
+}
+
 std::string as_toml(const RunDescription& run) {
   const auto options = parse_json<ordered_json>(run.options);
   const Recipe::Value* start = options.contains("init-from") ? nullptr : run.recipe.find("init_from");
@@ -155,10 +171,17 @@ std::string run_key(const TrainOptions& o, const RunDescription& run) {
   const TrainerOptions& t = o.trainer;
   const std::string* data = run.recipe.at("data").as<std::string>();
   // Uses the options as given: for --save-best, --watch and --min-delta count, too.
-  const std::string text =
+  std::string text =
       fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(run.recipe), t.epochs, t.max_steps, t.watch.patience,
                   t.watch.metric, t.watch.min_delta, o.reading.limit_validation, fmt::join(o.metrics, ","),
                   run.validation_digest.empty() && data ? *data : run.validation_digest);
+  // Any other option counts if it is set, so that no new one is forgotten. While it is not, older keys stay.
+  TrainOptions mine = o, open;
+  for (const OptionRow& row : option_rows()) {
+    if (!row.decides_result() || is_in_key(row, run.recipe)) continue;
+    const ordered_json value = value_of(mine, row);
+    if (value != value_of(open, row)) text += fmt::format(" {}={}", row.name, value.dump());
+  }
   Sha256 hash;
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex();

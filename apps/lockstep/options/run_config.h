@@ -16,8 +16,9 @@ namespace lockstep::app {
 RunDescription describe_run(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
 
 // Two runs with the same key have the same result: the recipe decides every step, and other options the number of steps
-// and what is measured. To compare only steps, compare recipes, which the key covers: a resumed run may be longer than
-// its checkpoint's run was meant to be, and an audit trains some of the steps.
+// and what is measured. A new option that decides the result counts, unless run_config.cc says that the recipe has what
+// it does. To compare only steps, compare recipes, which the key covers: a resumed run may be longer than its
+// checkpoint's run was meant to be, and an audit trains some of the steps.
 std::string run_key(const TrainOptions& options, const RunDescription& run);
 
 // Writes run.json and run.toml in the folder --save once the run has claimed it. Observe it last, so that a run that
