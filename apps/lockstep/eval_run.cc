@@ -80,16 +80,15 @@ DataExamples own_validation(const EvalRunOptions& o, const Run& model) {
 
 // Evaluates the model on the examples. If it computes no finite numbers for an example, the error names the example.
 Outcomes outcomes_of(const Run& model, const DataExamples& examples, std::int64_t batch_size) {
-  Outcomes outcomes(model.schema());
-  for (const Example& batch :
-       DataLoader(examples.data, {.batch_size = batch_size, .workers = loader_threads(model.schema())})) {
-    const std::size_t before = outcomes.examples.size();
-    outcomes.add(model.outputs_of(batch.at(0)), batch.at(1));
-    for (std::size_t i = before; i < outcomes.examples.size(); ++i) {
-      check(outcomes.examples[i].finite, "{}: the model computes numbers that are not finite",
-            i < examples.names.size() ? examples.names[i] : fmt::format("example {}", i + 1));
-    }
-  }
+  Outcomes outcomes = lockstep::outcomes_of(model.schema());
+  DataLoader loader(examples.data, {.batch_size = batch_size, .workers = loader_threads(model.schema())});
+  outcomes.add_all(loader, [&](const Example& batch) {
+    return BatchOutputs{.outputs = model.outputs_of(batch.at(0)), .targets = batch.at(1)};
+  });
+  const auto bad = std::ranges::find(outcomes.examples, false, &ExampleOutcome::finite);
+  const auto i = static_cast<std::size_t>(bad - outcomes.examples.begin());
+  check(bad == outcomes.examples.end(), "{}: the model computes numbers that are not finite",
+        i < examples.names.size() ? examples.names[i] : fmt::format("example {}", i + 1));
   return outcomes;
 }
 
@@ -159,8 +158,10 @@ int eval_run(const EvalRunOptions& o) {
   const std::vector<std::string> names = shown_names(schema.classes);
   print_classes(outcomes.confusion, names);
   print_out("{}", confusion_text("confusion_matrix", outcomes.confusion, names));
-  print_worst(outcomes, examples.names, o.worst, "losses",
-              [&](const ExampleOutcome& e) { return fmt::format("{} as {}", names.at(e.truth), names.at(e.said)); });
+  print_worst(outcomes, examples.names, o.worst, "losses", [&](const ExampleOutcome& e) {
+    return fmt::format("{} as {}", names.at(static_cast<std::size_t>(e.truth)),
+                       names.at(static_cast<std::size_t>(e.said)));
+  });
   if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(outcomes.confusion, names));
   return 0;
 }

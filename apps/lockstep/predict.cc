@@ -71,20 +71,21 @@ double rounded_value(const DataSchema& schema, double value, std::size_t k) {
   return value;
 }
 
-std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
+// `best` is the class that the model says.
+std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const double> values,
+                     std::size_t best) {
   std::string line = csv_cell(example);
   if (schema.task == lockstep::TaskKind::classification) {
-    const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
     line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), csv_number(schema, values[best], best));
   }
   for (std::size_t k = 0; k < values.size(); ++k) line += "," + csv_number(schema, values[k], k);
   return line + "\n";
 }
 
-std::string json_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
+std::string json_line(const DataSchema& schema, const std::string& example, std::span<const double> values,
+                      std::size_t best) {
   nlohmann::ordered_json line{{"example", utf8_text(example)}};
   if (schema.task == lockstep::TaskKind::classification) {
-    const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
     const auto name_of = [&](std::size_t c) { return utf8_text(class_name(schema, c)); };
     line["class"] = name_of(best);
     line["probability"] = values[best];
@@ -167,14 +168,18 @@ int predict(const CLI::App& app, const PredictOptions& o) {
     std::size_t number = 0;
     DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
     for (const Example& batch : loader) {
-      const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
-      const auto outputs = static_cast<std::size_t>(schema.outputs);
-      for (std::size_t i = 0; i < values.size(); i += outputs) {
-        const std::span<const double> mine(values.data() + i, outputs);
+      const Tensor outputs = model.outputs_of(batch.at(0));
+      const std::vector<double> logits = outputs.to(DType::f64).to_vector<double>();
+      const std::vector<double> values = answers_of(outputs, schema).to(DType::f64).to_vector<double>();
+      const auto each = static_cast<std::size_t>(schema.outputs);
+      for (std::size_t i = 0; i < values.size(); i += each) {
+        const std::span<const double> mine(values.data() + i, each);
         const std::string example = example_name(schema, path, examples.names.at(number++));
         check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
               "{}: the model computes numbers that are not finite", example);
-        print_data(json ? json_line(schema, example, mine) : csv_line(schema, example, mine));
+        // Different logits may have equal probabilities in f32.
+        const auto best = static_cast<std::size_t>(class_of(std::span(logits.data() + i, each)));
+        print_data(json ? json_line(schema, example, mine, best) : csv_line(schema, example, mine, best));
       }
     }
   }

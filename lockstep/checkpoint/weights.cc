@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "lockstep/autograd/host_bytes.h"
 #include "lockstep/autograd/tensor_impl.h"
@@ -156,31 +157,25 @@ SavedState read_indexed_state(const std::filesystem::path& index) {
   return all;
 }
 
-SavedState read_state(const std::filesystem::path& path, const Module& module) {
-  if (const auto index = find_weights_index(path)) return read_indexed_state(*index);
-  std::error_code told_below;
-  if (!std::filesystem::is_directory(path, told_below)) return state_in(read_safetensors(path), path);
-  std::optional<CheckpointContents> checkpoint = find_checkpoint(path);
-  check(checkpoint.has_value(),
-        "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, a folder of "
-        "checkpoints, or a folder with model.safetensors.index.json",
-        path.string());
+SavedState checkpoint_state(CheckpointContents checkpoint, const Module& module) {
+  const auto has = [&](const char* name) { return checkpoint.files.contains(name); };
   std::string others;  // of several models
-  for (const auto& [name, contents] : checkpoint->files) {
+  for (const auto& [name, contents] : checkpoint.files) {
     if (name.ends_with(".weights.safetensors")) others += (others.empty() ? "" : ", ") + name;
   }
-  check(others.empty() || checkpoint->files.contains("weights.safetensors"),
-        "{}: the checkpoint has several models, expected the path of one of its files: {}", checkpoint->path.string(),
+  check(others.empty() || has("weights.safetensors"),
+        "{}: the checkpoint has several models, expected the path of one of its files: {}", checkpoint.path.string(),
         others);
   const auto parse = [&](const char* name) {
-    return parse_safetensors(checkpoint->file(name), (checkpoint->path / name).string());
+    checkpoint.file(name);  // throws if there is none
+    return parse_safetensors(std::move(checkpoint.files[name]), (checkpoint.path / name).string());
   };
-  SavedState saved = state_in(parse("weights.safetensors"), checkpoint->path / "weights.safetensors");
-  if (!checkpoint->files.contains("average.safetensors")) return saved;
+  SavedState saved = state_in(parse("weights.safetensors"), checkpoint.path / "weights.safetensors");
+  if (!has("average.safetensors")) return saved;
   std::map<std::string, Tensor> averages;
   for (auto& [name, average] : as_tensors(parse("average.safetensors"))) {
     check(std::ranges::find(saved.state, name, &StateDict::value_type::first) != saved.state.end(),
-          "{}: the average has {}, which the weights do not have", checkpoint->path.string(), name);
+          "{}: the average has {}, which the weights do not have", checkpoint.path.string(), name);
     averages.emplace(name, std::move(average));
   }
   // The average has a parameter that modules share under its first name alone.
@@ -193,6 +188,18 @@ SavedState read_state(const std::filesystem::path& path, const Module& module) {
     if (const auto found = averages.find(name); found != averages.end()) value = found->second;
   }
   return saved;
+}
+
+SavedState read_state(const std::filesystem::path& path, const Module& module) {
+  if (const auto index = find_weights_index(path)) return read_indexed_state(*index);
+  std::error_code told_below;
+  if (!std::filesystem::is_directory(path, told_below)) return state_in(read_safetensors(path), path);
+  std::optional<CheckpointContents> checkpoint = find_checkpoint(path);
+  check(checkpoint.has_value(),
+        "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, a folder of "
+        "checkpoints, or a folder with model.safetensors.index.json",
+        path.string());
+  return checkpoint_state(std::move(*checkpoint), module);
 }
 
 // Returns the shape and type of each parameter and buffer, as text, by name.
@@ -231,11 +238,11 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
 
 namespace {
 
-// Returns f(state) for the state in the file. Throws if the file has an entry that no tensor can hold.
-template <typename F>
-auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
+// Returns f(state) for what read() finds at `path`. Throws if that has an entry that no tensor can hold.
+template <typename Read, typename F>
+auto with_state(const std::filesystem::path& path, Module& module, const Read& read, const F& f) {
   ModuleTree::check_no_own_state(module, path.string());
-  const SavedState saved = read_state(path, module);
+  const SavedState saved = read();
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
     const auto found = expected.find(t.name);
@@ -253,11 +260,22 @@ auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
 }  // namespace
 
 void load_weights(const std::filesystem::path& path, Module& module) {
-  with_state(path, module, [&](const StateDict& state) { load_state_dict(module, state); });
+  with_state(
+      path, module, [&] { return read_state(path, module); },
+      [&](const StateDict& state) { load_state_dict(module, state); });
 }
 
 std::vector<ParameterChange> weights_change(const std::filesystem::path& path, Module& module) {
-  return with_state(path, module, [&](const StateDict& state) { return changes_to(module, state); });
+  return with_state(
+      path, module, [&] { return read_state(path, module); },
+      [&](const StateDict& state) { return changes_to(module, state); });
+}
+
+std::vector<ParameterChange> weights_change(CheckpointContents checkpoint, Module& module) {
+  const std::filesystem::path path = checkpoint.path;
+  return with_state(
+      path, module, [&] { return checkpoint_state(std::move(checkpoint), module); },
+      [&](const StateDict& state) { return changes_to(module, state); });
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {

@@ -4,15 +4,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "lockstep/autograd/no_grad.h"
-#include "lockstep/autograd/shards.h"
 #include "lockstep/base/random.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/formats/image.h"
 #include "lockstep/data/head_dataset.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/outcomes.h"
+#include "lockstep/train/batch_outputs.h"
 #include "lockstep/train/plot_axis.h"
 
 namespace lockstep {
@@ -82,14 +80,12 @@ std::string numbers_text(const std::vector<double>& numbers) {
 class Examination {
  public:
   explicit Examination(const DataSource& data)
-      : data_(data), schema_(data.schema),
-        outcomes_(is_regression() ? Outcomes(schema_)
-                                  : Outcomes(static_cast<std::size_t>(schema_.outputs), kMostClasses)) {
+      : data_(data), schema_(data.schema), outcomes_(outcomes_of(schema_, kMostClasses)) {
     results_.of = data.validation->size();
     results_.classes = class_names(schema_);
   }
 
-  void add(const Tensor& outputs, const Tensor& targets) { outcomes_.add(outputs, targets); }
+  Outcomes& outcomes() { return outcomes_; }
 
   PageResults finish() {
     const std::vector<ExampleOutcome>& found = outcomes_.examples;
@@ -109,8 +105,9 @@ class Examination {
  private:
   bool is_regression() const { return schema_.task == TaskKind::regression; }
   bool is_text() const { return schema_.task == TaskKind::language; }
-  std::string class_name(std::size_t c) const {
-    return c < results_.classes.size() ? results_.classes[c] : fmt::format("{}", c);
+  std::string class_name(std::int64_t c) const {
+    return c >= 0 && c < std::ssize(results_.classes) ? results_.classes[static_cast<std::size_t>(c)]
+                                                      : fmt::format("{}", c);
   }
 
   void add_scatters() {
@@ -149,8 +146,7 @@ class Examination {
     if (is_text()) {
       const std::vector<std::int64_t> next = example.at(1).to_vector<std::int64_t>();
       for (std::size_t t = 0; t < found.losses.size() && t < next.size(); ++t) {
-        e.characters.emplace_back(shown_character(static_cast<std::size_t>(next[t])),
-                                  static_cast<double>(found.losses[t]));
+        e.characters.emplace_back(shown_character(next[t]), static_cast<double>(found.losses[t]));
       }
       return;
     }
@@ -166,7 +162,7 @@ class Examination {
   }
 
   // Class names of texts are characters as in JSON: "a", "\n".
-  std::string shown_character(std::size_t c) const {
+  std::string shown_character(std::int64_t c) const {
     const std::string name = class_name(c);
     if (name == "\"\\n\"") return "\n";
     return name.size() == 3 ? name.substr(1, 1) : name == "\"\\\"\"" ? "\"" : "?";
@@ -183,19 +179,17 @@ class Examination {
 PageResults examine(Module& net, const DataSource& data, const TrainerOptions& training,
                     std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  const NoGradGuard no_grad;
   const EvalGuard mode(net);
   Examination examination(data);
   DataLoader loader(std::make_shared<HeadDataset>(data.validation, kMostExamples),
                     {.batch_size = std::min<std::int64_t>(training.batch_size, 256)});
-  for (const Example& batch : loader) {
-    if (std::chrono::steady_clock::now() > end) break;
-    const Tensor x = split_and_load(batch.at(0), training.devices);
-    const Tensor outputs = per_shard(
-        [&](const Tensor& shard) { return net.forward(is_floating(shard.dtype()) ? shard.to(training.dtype) : shard); },
-        x);
-    examination.add(gather(outputs, kHost), batch.at(1));
-  }
+  // As the tests of the training do.
+  const EvaluateOptions options{.devices = training.devices,
+                                .dtype = training.forward ? DType::f32 : training.dtype,
+                                .forward = training.forward};
+  examination.outcomes().add_all(
+      loader, [&](const Example& batch) { return batch_outputs_on_host(net, batch, options); },
+      [&] { return std::chrono::steady_clock::now() <= end; });
   return examination.finish();
 }
 

@@ -15,6 +15,7 @@
 #include "lockstep/base/option_error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_input.h"
+#include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/mlp.h"
@@ -61,11 +62,11 @@ void check_layers(const std::filesystem::path& file, const RunDescription& run, 
         file.string(), layers, tensors);
 }
 
-// Returns the checkpoint that `weights` names. Throws if run.json describes another run, because outputs would be taken
+// Returns the checkpoint in the folder. Throws if run.json describes another run, because outputs would be taken
 // for other classes or units. Older run.json have no recipe: takes the checkpoint's.
-std::filesystem::path described_checkpoint(const std::filesystem::path& file, RunDescription& run,
-                                           const std::filesystem::path& weights) {
-  const CheckpointContents checkpoint = read_checkpoint(weights);
+CheckpointContents described_checkpoint(const std::filesystem::path& file, RunDescription& run,
+                                        const std::filesystem::path& weights) {
+  CheckpointContents checkpoint = read_checkpoint(weights);
   if (run.recipe == Recipe()) run.recipe = recipe_of(checkpoint);
   try {
     check_recipe(checkpoint, run.recipe);
@@ -73,7 +74,14 @@ std::filesystem::path described_checkpoint(const std::filesystem::path& file, Ru
     fail("{}: describes another run than that of the weights ({}). Resume that run for a step, which writes it again",
          file.string(), error.what());
   }
-  return checkpoint.path;
+  return checkpoint;
+}
+
+// Returns the model with the weights of the checkpoint.
+std::shared_ptr<Module> with_weights(std::shared_ptr<Module> model, CheckpointContents checkpoint) {
+  model->devices();  // places it, because nobody did
+  for (ParameterChange& change : weights_change(std::move(checkpoint), *model)) change.commit();
+  return model;
 }
 
 // f32 for a recipe of a version that trained in nothing else.
@@ -225,6 +233,11 @@ Run::Run(RunDescription description, const std::filesystem::path& weights)
     : description_(std::move(description)), weights_(weights),
       model_(make_task_model(description_.schema, description_.model)), predict_(model_, weights) {}
 
+Run::Run(RunDescription description, CheckpointContents checkpoint)
+    : description_(std::move(description)), weights_(checkpoint.path),
+      model_(with_weights(make_task_model(description_.schema, description_.model), std::move(checkpoint))),
+      predict_(model_) {}
+
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
   if (schema.task != TaskKind::regression) return softmax(outputs, -1);
   const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {std::ssize(values)}); };
@@ -254,9 +267,9 @@ Run load_run(const std::filesystem::path& folder, std::optional<DType> dtype) {
   const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
   const std::filesystem::path weights = has_best ? folder / "best" : folder;
   check_layers(folder / kRunFile, run, weights);
-  const std::filesystem::path checkpoint = described_checkpoint(folder / kRunFile, run, weights);
+  CheckpointContents checkpoint = described_checkpoint(folder / kRunFile, run, weights);
   run.model.dtype = dtype ? *dtype : trained_dtype(run.recipe);
-  return {std::move(run), checkpoint};
+  return {std::move(run), std::move(checkpoint)};
 }
 
 }  // namespace lockstep

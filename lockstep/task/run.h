@@ -67,6 +67,8 @@ Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
 class Run {
  public:
   Run(RunDescription description, const std::filesystem::path& weights);
+  // The same with the weights of a checkpoint that was read already.
+  Run(RunDescription description, CheckpointContents checkpoint);
 
   const RunDescription& description() const { return description_; }
   const DataSchema& schema() const { return description_.schema; }

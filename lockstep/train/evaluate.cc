@@ -5,12 +5,16 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
-#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
-#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/communicator.h"
+#include "lockstep/train/batch_outputs.h"
+#include "lockstep/train/outcomes.h"
 
 namespace lockstep {
 namespace {
@@ -33,23 +37,11 @@ struct BatchTotal {
   std::int64_t values = 0;
 };
 
-BatchOutputs outputs_of(Module& module, const Example& parts, const EvaluateOptions& options) {
-  if (!options.forward) {
-    const Tensor& x = parts[0];
-    return {.outputs = module.forward(is_floating(x.dtype()) ? x.to(options.dtype) : x), .targets = parts[1]};
-  }
-  BatchOutputs found = options.forward(parts);
-  check(found.outputs.defined(), "evaluate: `forward` returned no outputs, expected what the metrics measure");
-  if (!found.targets.defined()) found.targets = parts.back();
-  return found;
-}
-
 std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metrics, std::span<const Tensor> parts,
                                 const EvaluateOptions& options) {
   // Runs shard after shard, so a device has the activations of one at a time. Returns values and masks of each metric.
   const auto of_shard = [&](std::span<const Tensor> in) {
-    auto [loss, outputs, targets, log, losses] = outputs_of(module, {in.begin(), in.end()}, options);
-    if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
+    const auto [loss, outputs, targets, log, losses] = batch_outputs(module, {in.begin(), in.end()}, options);
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {
       Tensor values = metric.values(outputs, targets).to(DType::f64);
@@ -98,6 +90,40 @@ void check_options_count(const EvaluateOptions& o) {
         name(o.dtype));
 }
 
+// Cuts batches over the devices of the model, or of `distributed` and its ranks.
+class BatchCutter {
+ public:
+  BatchCutter(Module& module, const EvaluateOptions& options) : given_(options.distributed) {
+    check_options_count(options);
+    if (!given_) own_.emplace(devices_of(module, options), options.split);
+  }
+  BatchSplitter& splitter() { return given_ ? *given_ : *own_; }
+  // `samples` is the size of the batch over all ranks.
+  std::vector<Tensor> cut(std::span<const Tensor> parts, std::int64_t samples) {
+    return splitter().split(parts, given_ ? samples : parts[0].size(0));
+  }
+
+ private:
+  BatchSplitter* given_;
+  std::optional<BatchSplitter> own_;
+};
+
+// Calls describe(batch, its size over all ranks) for each batch, and take() for each result, a few batches later.
+template <typename Describe, typename Take>
+void for_each_batch(DataLoader& loader, const Describe& describe, const Take& take) {
+  // Batches in flight: enough to keep the devices busy while the host adds.
+  constexpr std::size_t kInFlight = 4;
+  std::deque<std::invoke_result_t<Describe, const Example&, std::int64_t>> pending;
+  std::int64_t number = 0;
+  for (const Example& batch : loader) {
+    pending.push_back(describe(batch, loader.batch_examples(number++)));
+    if (pending.size() <= kInFlight) continue;
+    take(pending.front());
+    pending.pop_front();
+  }
+  for (const auto& last : pending) take(last);
+}
+
 void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
   const auto columns = static_cast<std::size_t>(more.size(1));
   const std::vector<double> values = more.to_vector<double>();
@@ -107,74 +133,47 @@ void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
 
 }  // namespace
 
-namespace {
-
-// Calls take(label, predicted class) for each label of this process's examples, in the order of the loop. Labels may be
-// kIgnoredLabel. `check_batch` gets each batch first.
-void for_each_prediction(Module& module, DataLoader& loader, BatchSplitter& splitter, const EvaluateOptions& options,
-                         const std::function<void(const Example& batch)>& check_batch,
-                         const std::function<void(std::int64_t label, std::int64_t predicted)>& take) {
-  NoGradGuard no_grad;
-  EvalGuard mode(module);
-  struct Predictions {
-    Tensor classes, labels;
-  };
-  // Batches in flight: enough to keep the devices busy while the host counts.
-  constexpr std::size_t kInFlight = 4;
-  std::deque<Predictions> pending;
-  const auto take_first = [&] {
-    const Predictions first = std::move(pending.front());
-    pending.pop_front();
-    std::vector<std::int64_t> predicted;
-    for (const Array& shard : first.classes->parts) {
-      const std::vector<std::int64_t> more = ops::host_readable(shard).to_vector<std::int64_t>();
-      predicted.insert(predicted.end(), more.begin(), more.end());
-    }
-    check(std::ssize(predicted) == first.labels.numel(),
-          "evaluate: {} predictions for labels {}, expected one for each", predicted.size(), first.labels.shape());
-    const auto* label = first.labels.data_ptr<const std::int64_t>();
-    for (const std::int64_t p : predicted) take(*label++, p);
-  };
-  std::int64_t number = 0;
-  for (Example& batch : loader) {
-    const std::int64_t samples = loader.batch_examples(number++);
-    check_batch(batch);
-    const std::int64_t rows = batch[0].size(0);
-    if (rows == 0) continue;  // other ranks have all rows
-    const Tensor x = splitter.split(std::span(batch).first(1), options.distributed ? samples : rows)[0];
-    // Runs shard after shard, so a device has the activations of one shard at a time.
-    const auto classes = [&](const Tensor& shard) {
-      const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
-      check_labels(outputs, batch[1]);
-      return argmax(outputs, 1);
-    };
-    pending.push_back({per_shard(classes, x), batch[1]});
-    if (pending.size() > kInFlight) take_first();
-  }
-  while (!pending.empty()) take_first();
-}
-
-}  // namespace
-
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
   if (options.forward) {
     const MetricResult found = evaluate(module, loader, {metrics::accuracy()}, options)[0];
     return {std::llround(found.sum), std::llround(found.count)};
   }
-  check_options_count(options);
-  std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
-  BatchSplitter& splitter = own ? *own : *options.distributed;
-  Accuracy accuracy;
-  const auto check_batch = [](const Example& batch) {
+  const NoGradGuard no_grad;
+  const EvalGuard mode(module);
+  BatchCutter cutter(module, options);
+  struct Predictions {
+    Tensor classes, labels;
+  };
+  const auto predict = [&](const Example& batch, std::int64_t samples) -> Predictions {
     check(batch.size() == 2,
           "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
+    if (batch[0].size(0) == 0) return {};  // other ranks have all rows
+    const auto classes = [&](const Tensor& shard) {
+      const Tensor outputs = batch_outputs(module, {shard, batch[1]}, options).outputs;
+      check_labels(outputs, batch[1]);
+      return argmax(outputs, 1);
+    };
+    return {per_shard(classes, cutter.cut(std::span(batch).first(1), samples)[0]), batch[1]};
   };
-  for_each_prediction(module, loader, splitter, options, check_batch, [&](std::int64_t label, std::int64_t predicted) {
-    accuracy.correct += predicted == label;
-    accuracy.total += label != kIgnoredLabel;
-  });
-  Communicator& ranks = splitter.communicator();
+  // Counts on each rank, so that ranks exchange numbers only once.
+  Accuracy accuracy;
+  const auto count = [&](const Predictions& of_batch) {
+    if (!of_batch.classes.defined()) return;
+    std::vector<std::int64_t> predicted;
+    for (const Array& shard : of_batch.classes->parts) {
+      const std::vector<std::int64_t> more = ops::host_readable(shard).to_vector<std::int64_t>();
+      predicted.insert(predicted.end(), more.begin(), more.end());
+    }
+    check(std::ssize(predicted) == of_batch.labels.numel(),
+          "evaluate: {} predictions for labels {}, expected one for each", predicted.size(), of_batch.labels.shape());
+    const auto* label = of_batch.labels.data_ptr<const std::int64_t>();
+    for (const std::int64_t p : predicted) {
+      accuracy.correct += p == *label;
+      accuracy.total += *label++ != kIgnoredLabel;
+    }
+  };
+  for_each_batch(loader, predict, count);
+  Communicator& ranks = cutter.splitter().communicator();
   accuracy.correct = ranks.sum_on_host(accuracy.correct, "correct examples of the evaluation");
   accuracy.total = ranks.sum_on_host(accuracy.total, "examples of the evaluation");
   return accuracy;
@@ -183,17 +182,22 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
 std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options) {
   check(options.distributed == nullptr && !options.forward,
         "misclassified: EvaluateOptions::distributed or forward is set, expected one process and the module's outputs");
-  BatchSplitter splitter(devices_of(module, options), options.split);
-  std::vector<Misclassified> wrong;
-  std::int64_t index = 0;
-  const auto check_batch = [](const Example& batch) {
+  EvaluateOptions placed = options;
+  placed.devices = devices_of(module, options);
+  const EvalGuard mode(module);
+  Outcomes outcomes(0);
+  outcomes.add_all(loader, [&](const Example& batch) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-  };
-  for_each_prediction(module, loader, splitter, options, check_batch, [&](std::int64_t label, std::int64_t predicted) {
-    if (predicted != label && label != kIgnoredLabel) wrong.push_back({index, label, predicted});
-    ++index;
+    BatchOutputs found = batch_outputs_on_host(module, batch, placed);
+    check_labels(found.outputs, found.targets);
+    return found;
   });
+  std::vector<Misclassified> wrong;
+  for (std::int64_t i = 0; i < std::ssize(outcomes.examples); ++i) {
+    const ExampleOutcome& e = outcomes.examples[static_cast<std::size_t>(i)];
+    if (e.labeled && e.said != e.truth) wrong.push_back({i, e.truth, e.said});
+  }
   return wrong;
 }
 
@@ -209,16 +213,16 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
     results.push_back({.name = metric.name});
   }
   if (metrics.empty()) return results;
-  check_options_count(options);
-  std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
-  BatchSplitter& splitter = own ? *own : *options.distributed;
-  // Batches in flight: enough to keep the devices busy while the host adds.
-  constexpr std::size_t kInFlight = 4;
-  std::deque<std::vector<BatchTotal>> pending;
-  const auto add_first = [&] {
+  BatchCutter cutter(module, options);
+  const auto totals_of = [&](const Example& batch, std::int64_t samples) {
+    check(options.forward ? !batch.empty() : batch.size() == 2,
+          "evaluate: examples have {} parts, expected inputs and targets, or EvaluateOptions::forward", batch.size());
+    // A process without rows takes part in the sums, too.
+    return measure(module, metrics, cutter.cut(batch, samples), options);
+  };
+  const auto add = [&](const std::vector<BatchTotal>& totals) {
     for (std::size_t i = 0; i < metrics.size(); ++i) {
-      const BatchTotal& total = pending.front()[i];
+      const BatchTotal& total = totals[i];
       if (metrics[i].table) {
         add_table(results[i].table, total.sum);
         continue;
@@ -226,19 +230,8 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
       results[i].sum += total.sum.item<double>();
       results[i].count += total.count.defined() ? total.count.item<double>() : static_cast<double>(total.values);
     }
-    pending.pop_front();
   };
-  std::int64_t number = 0;
-  for (Example& batch : loader) {
-    check(options.forward ? !batch.empty() : batch.size() == 2,
-          "evaluate: examples have {} parts, expected inputs and targets, or EvaluateOptions::forward", batch.size());
-    // A process without rows takes part in the sums, too.
-    const std::int64_t samples = loader.batch_examples(number++);
-    const std::vector<Tensor> parts = splitter.split(batch, own ? batch[0].size(0) : samples);
-    pending.push_back(measure(module, metrics, parts, options));
-    if (pending.size() > kInFlight) add_first();
-  }
-  while (!pending.empty()) add_first();
+  for_each_batch(loader, totals_of, add);
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     MetricResult& r = results[i];
     if (metrics[i].table) {

@@ -103,6 +103,27 @@ TEST(PageResults, ShowBytesAsTheyWere) {
             data_uri("image/png", encode_png(Tensor::from(std::vector<std::uint8_t>{0, 20, 40, 60}, {1, 2, 2}))));
 }
 
+// It called the module itself, and showed other answers than the tests of the training had measured.
+TEST(PageResults, AreOfTheOutputsThatTestsMeasure) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 0, 0, 1, 0, 1}, {3, 2});
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{1, 0, 1}, {3});
+  const DataSource data{
+      .schema = {.classes = {"a", "b"}, .input = {2}, .outputs = 2},
+      .validation = std::make_shared<TensorDataset>(std::vector{x, labels}),
+  };
+  const Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1});
+  Linear net(2, 2);
+  const BatchFunction forward = [](const Example& batch) { return BatchOutputs{.outputs = -batch[0]}; };
+  const TrainerOptions training{.devices = runtime.devices(), .batch_size = 2, .forward = forward};
+  const PageResults results = examine(net, data, training, std::chrono::seconds(60));
+  DataLoader loader(data.validation, {.batch_size = 2});
+  const MetricResult table =
+      evaluate(net, loader, {metrics::confusion_matrix(2)}, {.devices = runtime.devices(), .forward = forward})[0];
+  EXPECT_EQ(results.confusion, (std::vector<std::vector<double>>{{1, 0}, {1, 1}}));
+  EXPECT_EQ(results.confusion, table.table);
+  EXPECT_EQ(results.examples, 3);
+}
+
 TEST_F(RunPageTest, WhoseFolderCannotBeMadeIsAnErrorBeforeTheFirstStep) {
   folder_.write("page", "a file");
   EXPECT_ERROR(train(), "page: cannot make the folder " + (folder_ / "page").string());

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/train/trainer.h"
@@ -87,6 +90,21 @@ TEST_F(RunFolder, HasAllThatDescribesTheRun) {
   write_run(folder_ / "run", {data.schema, {.name = "mlp", .hidden = {8}}});
   EXPECT_EQ(read_run(folder_ / "run").recipe, Recipe());
   EXPECT_TRUE(load_run(folder_ / "run").description().recipe.contains("learning_rate"));
+}
+
+// A training that goes on may delete the checkpoint after load_run() has read it.
+TEST_F(RunFolder, IsReadOnce) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
+  const RunDescription description = read_run(folder_ / "run");
+  CheckpointContents checkpoint = read_checkpoint(folder_ / "run");
+  const std::filesystem::path path = checkpoint.path;
+  std::filesystem::remove_all(folder_ / "run");
+  const lockstep::Run run(description, std::move(checkpoint));
+  EXPECT_EQ(run.weights(), path);
+  const NoGradGuard no_history;
+  net_->eval();
+  const Tensor x = inputs(data.validation);
+  EXPECT_EQ(run.outputs_of(x).to_vector<float>(), (*net_)(x).to_vector<float>());
 }
 
 // Its classes would be those of other data.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 #include "lockstep/optim/sgd.h"
@@ -176,6 +177,32 @@ TEST(Evaluate, NoOptionIsIgnored) {
                "evaluate: dtype is bf16 beside `forward`, expected `forward` to cast its inputs");
   EXPECT_EQ(evaluate(net, loader, {.devices = runtime.devices(), .distributed = &shared}).total, 4);
   EXPECT_EQ(evaluate(net, loader, {.forward = forward}).total, 4);
+}
+
+// Equal and tiny logits, logits that are not finite, a label that does not count, and labels that are no class.
+TEST(Misclassified, AgreesWithEvaluate) {
+  Runtime runtime({.cpu_devices = 3});
+  Identity net;
+  const std::vector<float> logits{1e-20F, 2e-20F, 0, 0, NAN, HUGE_VALF, 0, 1, HUGE_VALF, 3, 3,
+                                  0,      0,      0, 1, 1,   0,         0, 1, 0,         0};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const std::int64_t batch_size : {2, 3, 7}) {  // batches that cannot give each device a shard
+      DataLoader loader(
+          std::make_shared<TensorDataset>(std::vector<Tensor>{
+              Tensor::from(logits, {7, 3}), Tensor::from(std::vector<std::int64_t>{1, 2, 2, 1, -100, 3, -1}, {7})}),
+          {.batch_size = batch_size});
+      const EvaluateOptions options{.devices = runtime.devices(), .dtype = dtype};
+      std::vector<std::int64_t> wrong;
+      for (const Misclassified& m : misclassified(net, loader, options)) wrong.push_back(m.index);
+      const Accuracy accuracy = evaluate(net, loader, options);
+      EXPECT_EQ(accuracy.total, 6);
+      EXPECT_EQ(std::ssize(wrong), accuracy.total - accuracy.correct);
+      // f16 has no 1e-20: example 0 is wrong, too.
+      const std::int64_t first = dtype == DType::f16 ? 0 : 1;
+      EXPECT_EQ(wrong.front(), first);
+      EXPECT_EQ(std::ssize(wrong), 5 - first);
+    }
+  }
 }
 
 TEST(Misclassified, ListsTheExamplesWithTheirClasses) {
