@@ -31,8 +31,10 @@
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/receipt/receipt.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/tensorboard.h"
 #include "lockstep/train/training_observer.h"
 #include "lockstep/train/training_result.h"
+#include "lockstep/train/watch.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -48,34 +50,6 @@ struct StateDigest;  // receipt/state_digest.h
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;
-};
-
-// A metric that decides when a run ends, and which checkpoint is the best.
-struct WatchOptions {
-  // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
-  std::string metric{};
-  // True: the smallest value is the best, as for a perplexity. False: the largest. Not set: true for "train_loss" and
-  // for metrics with Metric::smaller_is_better.
-  std::optional<bool> smallest = {};
-  // A value counts as better only if it is better by more than this.
-  double min_delta = 0;
-  // The run ends after this many epochs without a better value. 0: never.
-  std::int64_t patience = 0;
-  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
-  // of that step first, so its newest checkpoint is never older than "best", even if the run is killed.
-  bool save_best = false;
-};
-
-// For TensorBoard: tensorboard --logdir FOLDER.
-struct TensorBoardLogOptions {
-  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have from its
-  // first step on. train() throws if it cannot make the file; a later failure ends the file, not the run: see
-  // TrainingResult::failures.
-  std::filesystem::path folder{};
-  // Also writes histograms of all weights and gradients at every such step, which waits for them and is not recorded.
-  // 0: none. Gradients are without the loss scale, and before they are clipped. If some values are not finite,
-  // not_finite/gradients/NAME (or .../weights/NAME) has their number instead.
-  std::int64_t histogram_every = 0;
 };
 
 struct TrainerOptions {
