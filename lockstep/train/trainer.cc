@@ -269,7 +269,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                                    .sampler = sampler_of(options_, train.get()),
                                    .seed = options_.seed,
                                    .batch_transform = options_.batch_transform})),
-      rate_(std::make_unique<RateMeter>()) {
+      rate_(std::make_unique<RateMeter>()), observers_(std::make_unique<Observers>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.split.shards >= 0 && o.clip_norm >= 0,
@@ -317,6 +317,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  add_observers();
   // Comes last, so that a constructor that throws does not change the rate.
   if (base_lr) optimizer_.set_learning_rate(*base_lr);
 }
@@ -577,6 +578,10 @@ void Trainer::join_ranks() {
 // rejects a single one.
 void Trainer::settle_model() const { pass(first_of(loader_.dataset(), 2)); }
 
+void Trainer::settle_open_shapes() const {
+  if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+}
+
 // Passes a batch through the model on the first device, in evaluation mode. Keeps the position of random numbers.
 void Trainer::pass(Example batch) const {
   const TrainerOptions& o = options_;
@@ -620,13 +625,10 @@ TrainingResult Trainer::train_until(std::int64_t step) {
   };
   try {
     try {
-      TrainingResult result = run();
-      observers_ = nullptr;
-      return result;
+      return run();
     } catch (const std::exception& error) {
       rate_->stop(RateMeter::now());
-      if (observers_) observers_->abort(error.what());
-      observers_ = nullptr;
+      observers_->abort(error.what());
       throw;
     }
   } catch (const NonFiniteLoss&) {
@@ -654,7 +656,7 @@ TrainingResult Trainer::train_until(std::int64_t step) {
 // Drops what an exception left of a step.
 void Trainer::abandon_step() {
   current_ = {};
-  observers_->each_step([](StepObserver& o) { o.abandon(); });
+  observers_->drop();
   agreed_stop_ = false;
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
@@ -678,7 +680,6 @@ TrainingResult Trainer::run() {
     check_test_labels();
     check_batch_norms();
   }
-  observers_ = std::make_unique<Observers>();
   abandon_step();
   const LeftOutGuard left_out(module_);
   optimizer_.set_schedule_runs(!keeps_learning_rate());
@@ -791,8 +792,7 @@ TrainingResult Trainer::run() {
   } else if (finished() || !ends_here()) {
     result.last = test();
   }
-  observers_->end(result);
-  result.failures = observers_->failures();
+  result.failures = observers_->end(result);
   return result;
 }
 
@@ -806,36 +806,51 @@ BestEpoch Trainer::best_of_run() const {
   return best;
 }
 
-void Trainer::observe(std::shared_ptr<TrainingObserver> observer) { given_observers_.push_back(std::move(observer)); }
+void Trainer::observe(std::shared_ptr<TrainingObserver> observer) {
+  const bool reads_state = dynamic_cast<const StepObserver*>(observer.get()) != nullptr;
+  observers_->add([this, reads_state, observer = std::move(observer)] {
+    if (reads_state) settle_open_shapes();
+    return observer;
+  });
+}
+
+// Adds those of the options, in the order that training_observer.h promises.
+void Trainer::add_observers() {
+  const TrainerOptions& o = options_;
+  // Trainings share one watch, because its file is that of a Trainer.
+  observers_->add([this, watch = std::shared_ptr<StepWatch>()]() mutable {
+    if (!watch) {
+      watch =
+          StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), options_.recipe, optimizer_);
+    }
+    return watch;
+  });
+  if (rank() != 0) return;
+  if (!o.receipt.file.empty()) {
+    observers_->add([this] {
+      settle_open_shapes();
+      return std::make_shared<ReceiptObserver>(options_.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
+                                               test_.get(), resumed_from_.parent_path(),
+                                               [this] { return state_now(); });
+    });
+  }
+  if (!o.log_file.empty()) observers_->add([this] { return std::make_shared<TrainingLog>(options_.log_file); });
+  if (!o.tensorboard.folder.empty()) {
+    observers_->add([this] {
+      // With `forward`, the program calls the module in its own way, so there is no graph to show.
+      Tensor first;
+      if (position_.step == 0 && !options_.forward) {
+        first = first_of(loader_.dataset()).at(0);
+        if (is_floating(first.dtype())) first = first.to(options_.dtype);
+        first = first.to(options_.devices[0]);
+      }
+      return std::make_shared<TrainingBoard>(options_.tensorboard, loader_.dataset(), first);
+    });
+  }
+}
 
 void Trainer::start_observers() {
   const TrainerOptions& o = options_;
-  if (!watch_) {
-    watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), o.recipe, optimizer_);
-  }
-  if (watch_) observers_->add(watch_);
-  const bool receipt = rank() == 0 && !o.receipt.file.empty();
-  const auto names_state = [](const auto& given) { return dynamic_cast<const StepObserver*>(given.get()) != nullptr; };
-  if (receipt || std::ranges::any_of(given_observers_, names_state)) {
-    if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-  }
-  if (receipt) {
-    observers_->add(std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
-                                                      test_.get(), resumed_from_.parent_path(),
-                                                      [this] { return state_now(); }));
-  }
-  if (rank() == 0 && !o.log_file.empty()) observers_->add(std::make_shared<TrainingLog>(o.log_file));
-  if (rank() == 0 && !o.tensorboard.folder.empty()) {
-    // With `forward`, the program calls the module in its own way, so there is no graph to show.
-    Tensor first;
-    if (position_.step == 0 && !o.forward) {
-      first = first_of(loader_.dataset()).at(0);
-      if (is_floating(first.dtype())) first = first.to(o.dtype);
-      first = first.to(o.devices[0]);
-    }
-    observers_->add(std::make_shared<TrainingBoard>(o.tensorboard, loader_.dataset(), first));
-  }
-  for (const auto& observer : given_observers_) observers_->add(observer);
   observers_->start({.position = position_,
                      .recipe = &o.recipe,
                      .module = &module_,
@@ -985,7 +1000,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 // calls, or an observed step, whose gradients are read before the update.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
-         !(observers_ && observers_->observes(position_.step + 1));
+         !observers_->observes(position_.step + 1);
 }
 
 bool Trainer::on_gpu() const {
@@ -1369,7 +1384,7 @@ void Trainer::save(const std::filesystem::path& folder, int keep) {
     if (rank() != 0) return;
     try {
       // A process that is alone may be asked to stop before its first step.
-      if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+      settle_open_shapes();
       // The receipt is never older than a checkpoint, so a run that resumes from one finds its link.
       if (in_save_folder) settle_observers(true);
       save_checkpoint(

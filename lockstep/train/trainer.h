@@ -42,7 +42,6 @@ class DataWait;      // train/data_wait.h
 class FolderClaim;   // checkpoint/folder_claim.h
 class RateMeter;     // train/rate_meter.h
 class Observers;     // train/observers.h
-class StepWatch;     // train/step_watch.h
 struct StateDigest;  // receipt/state_digest.h
 
 // Trainer::train() throws it for a loss that is not finite. All ranks throw it at the same step and may go on: a
@@ -322,9 +321,11 @@ class Trainer {
   void choose_shards();
   void join_ranks();
   void settle_model() const;
+  void settle_open_shapes() const;
   void pass(Example batch) const;
   std::shared_ptr<void> keep_random_position() const;
   TrainingResult run();
+  void add_observers();
   void start_observers();
   // Call it when the losses of all steps have been read.
   void settle_observers(bool urgent);
@@ -352,9 +353,7 @@ class Trainer {
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
   std::unique_ptr<DataWait> data_wait_;
-  std::vector<std::shared_ptr<TrainingObserver>> given_observers_;
-  std::unique_ptr<Observers> observers_;         // of train()
-  std::shared_ptr<StepWatch> watch_;             // of `lockstep bisect`; one for all calls of train()
+  const std::unique_ptr<Observers> observers_;
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
