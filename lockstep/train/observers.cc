@@ -42,7 +42,10 @@ std::vector<ObserverFailure> Observers::end(const TrainingResult& result) {
 void Observers::abort(const std::string& why) noexcept {
   for (Entry& entry : entries_) {
     try {
-      call(entry, [&] { entry.observer->abort(why); });
+      call(entry, [&] {
+        if (entry.steps) entry.steps->abandon();
+        entry.observer->abort(why);
+      });
     } catch (...) {
       entry.ended = true;  // why abort() was called matters more than this error
     }
