@@ -39,6 +39,7 @@
 #include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
+#include "lockstep/train/best_checkpoint.h"
 #include "lockstep/train/data_wait.h"
 #include "lockstep/train/observers.h"
 #include "lockstep/train/rate_meter.h"
@@ -317,6 +318,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  if (o.watch.save_best) best_ = std::make_unique<BestCheckpoint>(o.watch, o.save_folder, steps_of(loader_.size()));
   add_observers();
   // Comes last, so that a constructor that throws does not change the rate.
   if (base_lr) optimizer_.set_learning_rate(*base_lr);
@@ -685,7 +687,7 @@ TrainingResult Trainer::run() {
   optimizer_.set_schedule_runs(!keeps_learning_rate());
   const std::shared_ptr<void> schedule_ends(nullptr, [this](void*) { optimizer_.set_schedule_runs(false); });
   const auto claim = claim_save_folder();
-  settle_best();
+  if (best_ && best_->settle(ranks(), position_, options_.recipe, resumed_from_)) save(best_->folder(), 1);
   start_observers();
   data_wait_ = std::make_unique<DataWait>(options_.devices);
   // Reads the losses of steps that an exception left in flight.
@@ -768,24 +770,27 @@ TrainingResult Trainer::run() {
     if (position_.batch < batches) break;
     std::vector<EpochReport> epochs = std::move(position_.epochs);
     std::erase_if(report.metrics, [](const MetricResult& m) { return !m.table.empty(); });
-    contenders_.push_back(report);
     epochs.push_back(std::move(report));
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
-    const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
+    const bool best = best_ && best_->add(position_.epochs.back());
     // Writes the save folder first: if the run is killed before it writes "best", the resumed run writes it.
     if (!options_.save_folder.empty() &&
         (options_.save_every == 0 || position_.step % options_.save_every == 0 || best)) {
       save();
     }
-    if (best) save_best();
+    if (best) save(best_->folder(), 1);
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
   settle_observers(true);
   result.steps = position_.step;
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
-  result.lost_best = lost_best_;
-  result.best = best_of_run();
+  if (best_) {
+    result.lost_best = best_->lost();
+    result.best = best_->best();
+  } else if (!options_.watch.metric.empty()) {
+    result.best.epoch = best_epoch(position_.epochs, options_.watch);
+  }
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (!result.epochs.empty()) {
     result.last = result.epochs.back();
@@ -794,16 +799,6 @@ TrainingResult Trainer::run() {
   }
   result.failures = observers_->end(result);
   return result;
-}
-
-BestEpoch Trainer::best_of_run() const {
-  const TrainerOptions& o = options_;
-  if (o.watch.metric.empty()) return {};
-  if (!o.watch.save_best) return {best_epoch(position_.epochs, o.watch)};
-  // Only these can be in "best": an epoch whose checkpoint was lost is not among them.
-  BestEpoch best{best_epoch(contenders_, o.watch)};
-  if (best.epoch > 0) best.path = best_folder() / fmt::format("step-{:08}", best.epoch * steps_of(loader_.size()));
-  return best;
 }
 
 void Trainer::observe(std::shared_ptr<TrainingObserver> observer) {
@@ -1308,65 +1303,6 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
     if (rank() == 0) claim = std::make_unique<FolderClaim>(folder, position_.step);
   });
   return claim;
-}
-
-// Returns the epoch whose checkpoint "best" has; 0 if it has none that this run has reached. Sets `missing` if the best
-// epoch is the current position, and "best" lacks it; `lost`, to the best epoch, if no checkpoint of it is left.
-std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
-  const TrainerOptions& o = options_;
-  std::int64_t held = 0;
-  const std::int64_t steps = steps_of(loader_.size());
-  const auto epoch_of = [&](std::int64_t step) {
-    return step % steps == 0 && step <= position_.step ? step / steps : std::int64_t{0};
-  };
-  if (const auto latest = find_latest_checkpoint(best_folder()).checkpoint) {
-    try {
-      check_recipe(read_checkpoint(latest->path), o.recipe);
-    } catch (const RecipeMismatch& error) {
-      fail("{}: holds the best checkpoint of another run: use another folder ({})", best_folder().string(),
-           error.what());
-    }
-    held = epoch_of(latest->step);
-  }
-  const std::int64_t best = best_epoch(position_.epochs, o.watch);
-  if (best == 0 || held == best) return held;
-  missing = best == position_.epoch && position_.batch == 0;
-  if (missing) return best;
-  // The run goes on in another folder than that in which it began, or "best" is damaged or gone. The save folder may
-  // still have a checkpoint of that step.
-  const std::string name = fmt::format("step-{:08}", best * steps);
-  const std::filesystem::path began = resumed_from_.parent_path();
-  for (const std::filesystem::path& source : {began / "best" / name, began / name, o.save_folder / name}) {
-    if (resumed_from_.empty() || !std::filesystem::exists(source)) continue;
-    std::optional<CheckpointContents> contents;
-    try {
-      contents = read_checkpoint(source);
-    } catch (const std::exception&) {
-      continue;  // damaged: the other sources are as good
-    }
-    copy_checkpoint(*contents, best_folder(), {.keep = 1, .replace_later = true});
-    return best;
-  }
-  lost = best;
-  return held;
-}
-
-// Collective. "best" may lack the best epoch so far, because the run was killed between two checkpoints or goes on in
-// another folder. "best" may also be newer than the position of this run, which then replaces it.
-void Trainer::settle_best() {
-  if (!options_.watch.save_best) return;
-  std::int64_t epoch = 0;
-  bool missing = false;
-  lost_best_ = 0;
-  ranks().agree("best checkpoint", [&] {
-    if (rank() == 0) epoch = epoch_in_best(missing, lost_best_);
-  });
-  epoch = ranks().gather_on_host(epoch, "epoch of the best checkpoint")[0];
-  missing = ranks().gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
-  contenders_.clear();
-  const auto record = std::ranges::find(position_.epochs, epoch, &EpochReport::epoch);
-  if (record != position_.epochs.end()) contenders_.push_back(*record);
-  if (missing) save_best();
 }
 
 // Returns the end of an error message, which names the last good checkpoint.

@@ -38,11 +38,12 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class DataWait;      // train/data_wait.h
-class FolderClaim;   // checkpoint/folder_claim.h
-class RateMeter;     // train/rate_meter.h
-class Observers;     // train/observers.h
-struct StateDigest;  // receipt/state_digest.h
+class BestCheckpoint;  // train/best_checkpoint.h
+class DataWait;        // train/data_wait.h
+class FolderClaim;     // checkpoint/folder_claim.h
+class RateMeter;       // train/rate_meter.h
+class Observers;       // train/observers.h
+struct StateDigest;    // receipt/state_digest.h
 
 // Trainer::train() throws it for a loss that is not finite. All ranks throw it at the same step and may go on: a
 // further call reports the steps that were in flight, and throws for the next such loss.
@@ -293,11 +294,6 @@ class Trainer {
   std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save() { save(options_.save_folder, options_.keep_checkpoints); }
   void save(const std::filesystem::path& folder, int keep);
-  std::filesystem::path best_folder() const { return options_.save_folder / "best"; }
-  void save_best() { save(best_folder(), 1); }
-  void settle_best();
-  BestEpoch best_of_run() const;
-  std::int64_t epoch_in_best(bool& missing, std::int64_t& lost) const;
   void share(CheckpointContents& checkpoint) const;
   void abandon_step();
   std::string last_good_checkpoint() const;
@@ -357,9 +353,7 @@ class Trainer {
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
-  // TrainingResult::lost_best; then the epochs that compete for "best": the one that it holds, and those of this run.
-  std::int64_t lost_best_ = 0;
-  std::vector<EpochReport> contenders_;
+  std::unique_ptr<BestCheckpoint> best_;  // with watch.save_best
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   std::int64_t until_ = 0;            // of train_until()
