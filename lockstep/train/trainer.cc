@@ -40,12 +40,11 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/best_checkpoint.h"
-#include "lockstep/train/data_wait.h"
 #include "lockstep/train/observers.h"
-#include "lockstep/train/rate_meter.h"
 #include "lockstep/train/receipt_observer.h"
 #include "lockstep/train/step_watch.h"
 #include "lockstep/train/training_board.h"
+#include "lockstep/train/training_clock.h"
 #include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
 
@@ -270,7 +269,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                                    .sampler = sampler_of(options_, train.get()),
                                    .seed = options_.seed,
                                    .batch_transform = options_.batch_transform})),
-      rate_(std::make_unique<RateMeter>()), observers_(std::make_unique<Observers>()) {
+      observers_(std::make_unique<Observers>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.split.shards >= 0 && o.clip_norm >= 0,
@@ -318,6 +317,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  clock_ = std::make_unique<TrainingClock>(o.devices);
   if (o.watch.save_best) best_ = std::make_unique<BestCheckpoint>(o.watch, o.save_folder, steps_of(loader_.size()));
   add_observers();
   // Comes last, so that a constructor that throws does not change the rate.
@@ -629,7 +629,7 @@ TrainingResult Trainer::train_until(std::int64_t step) {
     try {
       return run();
     } catch (const std::exception& error) {
-      rate_->stop(RateMeter::now());
+      clock_->stop();
       observers_->abort(error.what());
       throw;
     }
@@ -689,29 +689,26 @@ TrainingResult Trainer::run() {
   const auto claim = claim_save_folder();
   if (best_ && best_->settle(ranks(), position_, options_.recipe, resumed_from_)) save(best_->folder(), 1);
   start_observers();
-  data_wait_ = std::make_unique<DataWait>(options_.devices);
   // Reads the losses of steps that an exception left in flight.
   if (!pending_.empty()) {
-    rate_->start(RateMeter::now());
+    clock_->start();
     read_losses(0);
-    rate_->stop(RateMeter::now());
+    clock_->stop();
   }
   while (!finished() && !ends_here() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
-    double begin = RateMeter::now();
-    rate_->start(begin);
+    clock_->start();
     if (balancer_) balancer_->resume();
     std::optional<DataLoader::Iterator> loop;
-    data_wait_->reset();
-    data_wait_->measure([&] { loop.emplace(loader_.begin()); });
+    clock_->measure([&] { loop.emplace(loader_.begin()); });
     while (*loop != loader_.end()) {
       // Takes all micro-batches first, because the labels of all decide how much each counts.
       const std::int64_t size = std::min(options_.accumulate, batches - position_.batch);
       std::vector<Example> step{std::move(**loop)};
       while (std::ssize(step) < size) {
-        data_wait_->measure([&] { ++*loop; });
+        clock_->measure([&] { ++*loop; });
         step.push_back(std::move(**loop));
       }
       const std::vector<Shape> trained = tested_ ? std::vector<Shape>() : shapes_of_rows(step[0]);
@@ -730,25 +727,16 @@ TrainingResult Trainer::run() {
       if (finished() || ends_here()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
-        // A run that resumes from the checkpoint continues the clock of the epoch.
-        const double pause = RateMeter::now();
-        rate_->stop(pause);
-        position_.seconds += pause - begin;
-        position_.data_seconds += data_wait_->seconds();
-        data_wait_->reset();
+        clock_->stop(position_);
         save();
-        begin = RateMeter::now();
-        rate_->start(begin);
+        clock_->start();
       }
       rebalance(loop);
     }
     loop.reset();
     if (balancer_) balancer_->pause();
     read_losses(0);
-    const double end = RateMeter::now();
-    rate_->stop(end);
-    position_.seconds += end - begin;
-    position_.data_seconds += data_wait_->seconds();
+    clock_->stop(position_);
     // Includes requests to ranks whose shards had no samples.
     agreed_stop_ = ranks().sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
     if (position_.batch < batches && ends_here()) break;
@@ -1054,7 +1042,7 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
     names.push_back(name);
     scalars.push_back(scalar);
   }
-  if (!std::exchange(log_known_, true)) {
+  if (!log_names_) {
     log_names_ = names;
     // The means of an epoch are over all of its samples, also those before a checkpoint.
     std::vector<std::string> before;
@@ -1064,8 +1052,8 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
           "the epoch's end",
           fmt::join(names, ", "), fmt::join(before, ", "));
   }
-  check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
-        fmt::join(log_names_, ", "));
+  check(names == *log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
+        fmt::join(*log_names_, ", "));
   return scalars;
 }
 
@@ -1138,7 +1126,7 @@ void Trainer::finish_step(std::int64_t batches) {
 
 // Collective; runs between two steps. `loop` is at the batch that was used last.
 void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
-  const auto next = [&] { data_wait_->measure([&] { ++*loop; }); };
+  const auto next = [&] { clock_->measure([&] { ++*loop; }); };
   if (!balancer_ || !balancer_->step()) return next();
   // The recording has the tasks of the old shares, so the step is recorded again.
   recorded_ = nullptr;
@@ -1150,7 +1138,7 @@ void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
   loop.reset();
   splitter_->set_shares(balancer_->shares());
   loader_.skip_batches(position_.batch);
-  data_wait_->measure([&] { loop.emplace(loader_.begin()); });
+  clock_->measure([&] { loop.emplace(loader_.begin()); });
 }
 
 void Trainer::read_losses(std::size_t leave) {
@@ -1163,7 +1151,7 @@ void Trainer::read_losses(std::size_t leave) {
     if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
     report.log.clear();
-    for (const std::string& name : log_names_) report.log.emplace_back(name, 0);
+    for (const std::string& name : *log_names_) report.log.emplace_back(name, 0);
     const auto value_of = [](const Tensor& scalar) {
       return scalar.dtype() == DType::f64 ? scalar.item<double>() : double{scalar.item<float>()};
     };
@@ -1180,8 +1168,7 @@ void Trainer::read_losses(std::size_t leave) {
           last_good_checkpoint(), nan ? "; a step of which all labels are ignored has this loss, too" : ""));
     }
     if (next.loss_scale.defined()) report.loss_scale = next.loss_scale.item<float>();
-    report.images_per_second = rate_->add(RateMeter::now(), report.samples);
-    report.seconds = rate_->seconds();
+    clock_->add(report);
     last_loss_ = {report.step, report.loss};
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;

@@ -39,10 +39,9 @@
 namespace LOCKSTEP_API lockstep {
 
 class BestCheckpoint;  // train/best_checkpoint.h
-class DataWait;        // train/data_wait.h
 class FolderClaim;     // checkpoint/folder_claim.h
-class RateMeter;       // train/rate_meter.h
 class Observers;       // train/observers.h
+class TrainingClock;   // train/training_clock.h
 struct StateDigest;    // receipt/state_digest.h
 
 // Trainer::train() throws it for a loss that is not finite. All ranks throw it at the same step and may go on: a
@@ -343,12 +342,10 @@ class Trainer {
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;
-  std::vector<std::string> log_names_;  // of BatchOutputs::log; known after the first batch
-  bool log_known_ = false;
-  PendingLoss current_;  // the step that is being described
+  std::optional<std::vector<std::string>> log_names_;  // of BatchOutputs::log; known after the first batch
+  PendingLoss current_;                                // the step that is being described
   std::deque<PendingLoss> pending_;
-  std::unique_ptr<RateMeter> rate_;
-  std::unique_ptr<DataWait> data_wait_;
+  std::unique_ptr<TrainingClock> clock_;
   const std::unique_ptr<Observers> observers_;
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
   std::int64_t saved_step_ = -1;
