@@ -190,6 +190,7 @@
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_observer.h"
 #include "lockstep/train/training_result.h"
+#include "lockstep/train/watch.h"
 
 // Your own data: from a path to examples, a model, and a loss.
 #include "lockstep/task/data_schema.h"

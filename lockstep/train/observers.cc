@@ -12,31 +12,45 @@ std::string ObserverFailure::str() const {
   return fmt::format("{} is {}: {}", observer, goes_on ? "not up to date" : "incomplete", error);
 }
 
-void Observers::add(std::shared_ptr<TrainingObserver> observer) {
-  auto* steps = dynamic_cast<StepObserver*>(observer.get());
-  entries_.push_back({.observer = std::move(observer), .steps = steps});
-}
+void Observers::add(Make make) { makes_.push_back(std::move(make)); }
 
 void Observers::start(const TrainingStart& start) {
+  drop();
+  for (const Make& make : makes_) {
+    std::shared_ptr<TrainingObserver> observer = make();
+    if (!observer) continue;
+    auto* steps = dynamic_cast<StepObserver*>(observer.get());
+    entries_.push_back({.observer = std::move(observer), .steps = steps});
+  }
   for (Entry& entry : entries_) entry.observer->start(start);
 }
 
 // An observer that goes on after a failure rewrites its file here, so its error is cleared first.
-void Observers::end(const TrainingResult& result) {
+std::vector<ObserverFailure> Observers::end(const TrainingResult& result) {
   for (Entry& entry : entries_) {
     if (!entry.ended) entry.error.clear();
     call(entry, [&] { entry.observer->end(result); });
   }
+  std::vector<ObserverFailure> failures;
+  for (const Entry& e : entries_) {
+    if (!e.error.empty()) failures.push_back({e.observer->label(), e.error, !e.ended});
+  }
+  drop();
+  return failures;
 }
 
 void Observers::abort(const std::string& why) noexcept {
   for (Entry& entry : entries_) {
     try {
-      call(entry, [&] { entry.observer->abort(why); });
+      call(entry, [&] {
+        if (entry.steps) entry.steps->abandon();
+        entry.observer->abort(why);
+      });
     } catch (...) {
       entry.ended = true;  // why abort() was called matters more than this error
     }
   }
+  drop();
 }
 
 bool Observers::observes(std::int64_t step) const {
@@ -73,14 +87,6 @@ void Observers::call(Entry& entry, const std::function<void()>& f) {
   for (Entry& other : entries_) {
     if (&other != &entry) call(other, [&] { other.observer->failed(failure); });
   }
-}
-
-std::vector<ObserverFailure> Observers::failures() const {
-  std::vector<ObserverFailure> all;
-  for (const Entry& e : entries_) {
-    if (!e.error.empty()) all.push_back({e.observer->label(), e.error, !e.ended});
-  }
-  return all;
 }
 
 }  // namespace lockstep

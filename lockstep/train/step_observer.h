@@ -28,7 +28,7 @@ class StepObserver : public TrainingObserver {
   virtual void batch(std::span<const Tensor> /*parts*/) {}
   virtual void backward(const std::function<double()>& /*loss_scale*/) {}
   virtual void updated(std::span<const Tensor> /*losses*/) {}
-  // Called after an exception has ended the step, and when no step is in progress.
+  // Called before abort(): an exception may have ended a step before its updated().
   virtual void abandon() {}
   // Called when the losses of all steps have been read: every ReceiptOptions::every steps, before a checkpoint, and at
   // the end. `urgent`: before a checkpoint, which must not be newer than what the observer writes, and at the end.

@@ -29,6 +29,18 @@ struct TensorBoardOptions {
   double wall_time = 0;
 };
 
+// The file that Trainer writes: tensorboard --logdir FOLDER.
+struct TensorBoardLogOptions {
+  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have from its
+  // first step on. train() throws if it cannot make the file; a later failure ends the file, not the run: see
+  // TrainingResult::failures.
+  std::filesystem::path folder{};
+  // Also writes histograms of all weights and gradients at every such step, which waits for them and is not recorded.
+  // 0: none. Gradients are without the loss scale, and before they are clipped. If some values are not finite,
+  // not_finite/gradients/NAME (or .../weights/NAME) has their number instead.
+  std::int64_t histogram_every = 0;
+};
+
 // One file in the folder, events.out.tfevents.TIME.HOST.PROCESS.NUMBER. Each event is in the file when its call
 // returns. Call it from one thread at a time. Errors name the file and the system's reason, and leave the file as it
 // was. In tags and texts, bytes that are not UTF-8 become U+FFFD, because TensorBoard reads no file that has them.

@@ -39,12 +39,12 @@
 #include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
-#include "lockstep/train/data_wait.h"
+#include "lockstep/train/best_checkpoint.h"
 #include "lockstep/train/observers.h"
-#include "lockstep/train/rate_meter.h"
 #include "lockstep/train/receipt_observer.h"
 #include "lockstep/train/step_watch.h"
 #include "lockstep/train/training_board.h"
+#include "lockstep/train/training_clock.h"
 #include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
 
@@ -269,7 +269,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                                    .sampler = sampler_of(options_, train.get()),
                                    .seed = options_.seed,
                                    .batch_transform = options_.batch_transform})),
-      rate_(std::make_unique<RateMeter>()) {
+      observers_(std::make_unique<Observers>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
   check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.split.shards >= 0 && o.clip_norm >= 0,
@@ -317,6 +317,9 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  clock_ = std::make_unique<TrainingClock>(o.devices);
+  if (o.watch.save_best) best_ = std::make_unique<BestCheckpoint>(o.watch, o.save_folder, steps_of(loader_.size()));
+  add_observers();
   // Comes last, so that a constructor that throws does not change the rate.
   if (base_lr) optimizer_.set_learning_rate(*base_lr);
 }
@@ -577,6 +580,10 @@ void Trainer::join_ranks() {
 // rejects a single one.
 void Trainer::settle_model() const { pass(first_of(loader_.dataset(), 2)); }
 
+void Trainer::settle_open_shapes() const {
+  if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+}
+
 // Passes a batch through the model on the first device, in evaluation mode. Keeps the position of random numbers.
 void Trainer::pass(Example batch) const {
   const TrainerOptions& o = options_;
@@ -620,13 +627,10 @@ TrainingResult Trainer::train_until(std::int64_t step) {
   };
   try {
     try {
-      TrainingResult result = run();
-      observers_ = nullptr;
-      return result;
+      return run();
     } catch (const std::exception& error) {
-      rate_->stop(RateMeter::now());
-      if (observers_) observers_->abort(error.what());
-      observers_ = nullptr;
+      clock_->stop();
+      observers_->abort(error.what());
       throw;
     }
   } catch (const NonFiniteLoss&) {
@@ -654,7 +658,7 @@ TrainingResult Trainer::train_until(std::int64_t step) {
 // Drops what an exception left of a step.
 void Trainer::abandon_step() {
   current_ = {};
-  observers_->each_step([](StepObserver& o) { o.abandon(); });
+  observers_->drop();
   agreed_stop_ = false;
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
@@ -678,37 +682,33 @@ TrainingResult Trainer::run() {
     check_test_labels();
     check_batch_norms();
   }
-  observers_ = std::make_unique<Observers>();
   abandon_step();
   const LeftOutGuard left_out(module_);
   optimizer_.set_schedule_runs(!keeps_learning_rate());
   const std::shared_ptr<void> schedule_ends(nullptr, [this](void*) { optimizer_.set_schedule_runs(false); });
   const auto claim = claim_save_folder();
-  settle_best();
+  if (best_ && best_->settle(ranks(), position_, options_.recipe, resumed_from_)) save(best_->folder(), 1);
   start_observers();
-  data_wait_ = std::make_unique<DataWait>(options_.devices);
   // Reads the losses of steps that an exception left in flight.
   if (!pending_.empty()) {
-    rate_->start(RateMeter::now());
+    clock_->start();
     read_losses(0);
-    rate_->stop(RateMeter::now());
+    clock_->stop();
   }
   while (!finished() && !ends_here() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
-    double begin = RateMeter::now();
-    rate_->start(begin);
+    clock_->start();
     if (balancer_) balancer_->resume();
     std::optional<DataLoader::Iterator> loop;
-    data_wait_->reset();
-    data_wait_->measure([&] { loop.emplace(loader_.begin()); });
+    clock_->measure([&] { loop.emplace(loader_.begin()); });
     while (*loop != loader_.end()) {
       // Takes all micro-batches first, because the labels of all decide how much each counts.
       const std::int64_t size = std::min(options_.accumulate, batches - position_.batch);
       std::vector<Example> step{std::move(**loop)};
       while (std::ssize(step) < size) {
-        data_wait_->measure([&] { ++*loop; });
+        clock_->measure([&] { ++*loop; });
         step.push_back(std::move(**loop));
       }
       const std::vector<Shape> trained = tested_ ? std::vector<Shape>() : shapes_of_rows(step[0]);
@@ -727,25 +727,16 @@ TrainingResult Trainer::run() {
       if (finished() || ends_here()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
-        // A run that resumes from the checkpoint continues the clock of the epoch.
-        const double pause = RateMeter::now();
-        rate_->stop(pause);
-        position_.seconds += pause - begin;
-        position_.data_seconds += data_wait_->seconds();
-        data_wait_->reset();
+        clock_->stop(position_);
         save();
-        begin = RateMeter::now();
-        rate_->start(begin);
+        clock_->start();
       }
       rebalance(loop);
     }
     loop.reset();
     if (balancer_) balancer_->pause();
     read_losses(0);
-    const double end = RateMeter::now();
-    rate_->stop(end);
-    position_.seconds += end - begin;
-    position_.data_seconds += data_wait_->seconds();
+    clock_->stop(position_);
     // Includes requests to ranks whose shards had no samples.
     agreed_stop_ = ranks().sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
     if (position_.batch < batches && ends_here()) break;
@@ -767,75 +758,82 @@ TrainingResult Trainer::run() {
     if (position_.batch < batches) break;
     std::vector<EpochReport> epochs = std::move(position_.epochs);
     std::erase_if(report.metrics, [](const MetricResult& m) { return !m.table.empty(); });
-    contenders_.push_back(report);
     epochs.push_back(std::move(report));
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
-    const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
+    const bool best = best_ && best_->add(position_.epochs.back());
     // Writes the save folder first: if the run is killed before it writes "best", the resumed run writes it.
     if (!options_.save_folder.empty() &&
         (options_.save_every == 0 || position_.step % options_.save_every == 0 || best)) {
       save();
     }
-    if (best) save_best();
+    if (best) save(best_->folder(), 1);
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
   settle_observers(true);
   result.steps = position_.step;
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
-  result.lost_best = lost_best_;
-  result.best = best_of_run();
+  if (best_) {
+    result.lost_best = best_->lost();
+    result.best = best_->best();
+  } else if (!options_.watch.metric.empty()) {
+    result.best.epoch = best_epoch(position_.epochs, options_.watch);
+  }
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (!result.epochs.empty()) {
     result.last = result.epochs.back();
   } else if (finished() || !ends_here()) {
     result.last = test();
   }
-  observers_->end(result);
-  result.failures = observers_->failures();
+  result.failures = observers_->end(result);
   return result;
 }
 
-BestEpoch Trainer::best_of_run() const {
-  const TrainerOptions& o = options_;
-  if (o.watch.metric.empty()) return {};
-  if (!o.watch.save_best) return {best_epoch(position_.epochs, o.watch)};
-  // Only these can be in "best": an epoch whose checkpoint was lost is not among them.
-  BestEpoch best{best_epoch(contenders_, o.watch)};
-  if (best.epoch > 0) best.path = best_folder() / fmt::format("step-{:08}", best.epoch * steps_of(loader_.size()));
-  return best;
+void Trainer::observe(std::shared_ptr<TrainingObserver> observer) {
+  const bool reads_state = dynamic_cast<const StepObserver*>(observer.get()) != nullptr;
+  observers_->add([this, reads_state, observer = std::move(observer)] {
+    if (reads_state) settle_open_shapes();
+    return observer;
+  });
 }
 
-void Trainer::observe(std::shared_ptr<TrainingObserver> observer) { given_observers_.push_back(std::move(observer)); }
+// Adds those of the options, in the order that training_observer.h promises.
+void Trainer::add_observers() {
+  const TrainerOptions& o = options_;
+  // Trainings share one watch, because its file is that of a Trainer.
+  observers_->add([this, watch = std::shared_ptr<StepWatch>()]() mutable {
+    if (!watch) {
+      watch =
+          StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), options_.recipe, optimizer_);
+    }
+    return watch;
+  });
+  if (rank() != 0) return;
+  if (!o.receipt.file.empty()) {
+    observers_->add([this] {
+      settle_open_shapes();
+      return std::make_shared<ReceiptObserver>(options_.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
+                                               test_.get(), resumed_from_.parent_path(),
+                                               [this] { return state_now(); });
+    });
+  }
+  if (!o.log_file.empty()) observers_->add([this] { return std::make_shared<TrainingLog>(options_.log_file); });
+  if (!o.tensorboard.folder.empty()) {
+    observers_->add([this] {
+      // With `forward`, the program calls the module in its own way, so there is no graph to show.
+      Tensor first;
+      if (position_.step == 0 && !options_.forward) {
+        first = first_of(loader_.dataset()).at(0);
+        if (is_floating(first.dtype())) first = first.to(options_.dtype);
+        first = first.to(options_.devices[0]);
+      }
+      return std::make_shared<TrainingBoard>(options_.tensorboard, loader_.dataset(), first);
+    });
+  }
+}
 
 void Trainer::start_observers() {
   const TrainerOptions& o = options_;
-  if (!watch_) {
-    watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), o.recipe, optimizer_);
-  }
-  if (watch_) observers_->add(watch_);
-  const bool receipt = rank() == 0 && !o.receipt.file.empty();
-  const auto names_state = [](const auto& given) { return dynamic_cast<const StepObserver*>(given.get()) != nullptr; };
-  if (receipt || std::ranges::any_of(given_observers_, names_state)) {
-    if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-  }
-  if (receipt) {
-    observers_->add(std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
-                                                      test_.get(), resumed_from_.parent_path(),
-                                                      [this] { return state_now(); }));
-  }
-  if (rank() == 0 && !o.log_file.empty()) observers_->add(std::make_shared<TrainingLog>(o.log_file));
-  if (rank() == 0 && !o.tensorboard.folder.empty()) {
-    // With `forward`, the program calls the module in its own way, so there is no graph to show.
-    Tensor first;
-    if (position_.step == 0 && !o.forward) {
-      first = first_of(loader_.dataset()).at(0);
-      if (is_floating(first.dtype())) first = first.to(o.dtype);
-      first = first.to(o.devices[0]);
-    }
-    observers_->add(std::make_shared<TrainingBoard>(o.tensorboard, loader_.dataset(), first));
-  }
-  for (const auto& observer : given_observers_) observers_->add(observer);
   observers_->start({.position = position_,
                      .recipe = &o.recipe,
                      .module = &module_,
@@ -985,7 +983,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 // calls, or an observed step, whose gradients are read before the update.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
-         !(observers_ && observers_->observes(position_.step + 1));
+         !observers_->observes(position_.step + 1);
 }
 
 bool Trainer::on_gpu() const {
@@ -1044,7 +1042,7 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
     names.push_back(name);
     scalars.push_back(scalar);
   }
-  if (!std::exchange(log_known_, true)) {
+  if (!log_names_) {
     log_names_ = names;
     // The means of an epoch are over all of its samples, also those before a checkpoint.
     std::vector<std::string> before;
@@ -1054,8 +1052,8 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
           "the epoch's end",
           fmt::join(names, ", "), fmt::join(before, ", "));
   }
-  check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
-        fmt::join(log_names_, ", "));
+  check(names == *log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
+        fmt::join(*log_names_, ", "));
   return scalars;
 }
 
@@ -1128,7 +1126,7 @@ void Trainer::finish_step(std::int64_t batches) {
 
 // Collective; runs between two steps. `loop` is at the batch that was used last.
 void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
-  const auto next = [&] { data_wait_->measure([&] { ++*loop; }); };
+  const auto next = [&] { clock_->measure([&] { ++*loop; }); };
   if (!balancer_ || !balancer_->step()) return next();
   // The recording has the tasks of the old shares, so the step is recorded again.
   recorded_ = nullptr;
@@ -1140,7 +1138,7 @@ void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
   loop.reset();
   splitter_->set_shares(balancer_->shares());
   loader_.skip_batches(position_.batch);
-  data_wait_->measure([&] { loop.emplace(loader_.begin()); });
+  clock_->measure([&] { loop.emplace(loader_.begin()); });
 }
 
 void Trainer::read_losses(std::size_t leave) {
@@ -1153,7 +1151,7 @@ void Trainer::read_losses(std::size_t leave) {
     if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
     report.log.clear();
-    for (const std::string& name : log_names_) report.log.emplace_back(name, 0);
+    for (const std::string& name : *log_names_) report.log.emplace_back(name, 0);
     const auto value_of = [](const Tensor& scalar) {
       return scalar.dtype() == DType::f64 ? scalar.item<double>() : double{scalar.item<float>()};
     };
@@ -1170,8 +1168,7 @@ void Trainer::read_losses(std::size_t leave) {
           last_good_checkpoint(), nan ? "; a step of which all labels are ignored has this loss, too" : ""));
     }
     if (next.loss_scale.defined()) report.loss_scale = next.loss_scale.item<float>();
-    report.images_per_second = rate_->add(RateMeter::now(), report.samples);
-    report.seconds = rate_->seconds();
+    clock_->add(report);
     last_loss_ = {report.step, report.loss};
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
@@ -1295,65 +1292,6 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   return claim;
 }
 
-// Returns the epoch whose checkpoint "best" has; 0 if it has none that this run has reached. Sets `missing` if the best
-// epoch is the current position, and "best" lacks it; `lost`, to the best epoch, if no checkpoint of it is left.
-std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
-  const TrainerOptions& o = options_;
-  std::int64_t held = 0;
-  const std::int64_t steps = steps_of(loader_.size());
-  const auto epoch_of = [&](std::int64_t step) {
-    return step % steps == 0 && step <= position_.step ? step / steps : std::int64_t{0};
-  };
-  if (const auto latest = find_latest_checkpoint(best_folder()).checkpoint) {
-    try {
-      check_recipe(read_checkpoint(latest->path), o.recipe);
-    } catch (const RecipeMismatch& error) {
-      fail("{}: holds the best checkpoint of another run: use another folder ({})", best_folder().string(),
-           error.what());
-    }
-    held = epoch_of(latest->step);
-  }
-  const std::int64_t best = best_epoch(position_.epochs, o.watch);
-  if (best == 0 || held == best) return held;
-  missing = best == position_.epoch && position_.batch == 0;
-  if (missing) return best;
-  // The run goes on in another folder than that in which it began, or "best" is damaged or gone. The save folder may
-  // still have a checkpoint of that step.
-  const std::string name = fmt::format("step-{:08}", best * steps);
-  const std::filesystem::path began = resumed_from_.parent_path();
-  for (const std::filesystem::path& source : {began / "best" / name, began / name, o.save_folder / name}) {
-    if (resumed_from_.empty() || !std::filesystem::exists(source)) continue;
-    std::optional<CheckpointContents> contents;
-    try {
-      contents = read_checkpoint(source);
-    } catch (const std::exception&) {
-      continue;  // damaged: the other sources are as good
-    }
-    copy_checkpoint(*contents, best_folder(), {.keep = 1, .replace_later = true});
-    return best;
-  }
-  lost = best;
-  return held;
-}
-
-// Collective. "best" may lack the best epoch so far, because the run was killed between two checkpoints or goes on in
-// another folder. "best" may also be newer than the position of this run, which then replaces it.
-void Trainer::settle_best() {
-  if (!options_.watch.save_best) return;
-  std::int64_t epoch = 0;
-  bool missing = false;
-  lost_best_ = 0;
-  ranks().agree("best checkpoint", [&] {
-    if (rank() == 0) epoch = epoch_in_best(missing, lost_best_);
-  });
-  epoch = ranks().gather_on_host(epoch, "epoch of the best checkpoint")[0];
-  missing = ranks().gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
-  contenders_.clear();
-  const auto record = std::ranges::find(position_.epochs, epoch, &EpochReport::epoch);
-  if (record != position_.epochs.end()) contenders_.push_back(*record);
-  if (missing) save_best();
-}
-
 // Returns the end of an error message, which names the last good checkpoint.
 std::string Trainer::last_good_checkpoint() const {
   if (options_.save_folder.empty()) return "";
@@ -1369,7 +1307,7 @@ void Trainer::save(const std::filesystem::path& folder, int keep) {
     if (rank() != 0) return;
     try {
       // A process that is alone may be asked to stop before its first step.
-      if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+      settle_open_shapes();
       // The receipt is never older than a checkpoint, so a run that resumes from one finds its link.
       if (in_save_folder) settle_observers(true);
       save_checkpoint(

@@ -31,51 +31,24 @@
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/receipt/receipt.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/tensorboard.h"
 #include "lockstep/train/training_observer.h"
 #include "lockstep/train/training_result.h"
+#include "lockstep/train/watch.h"
 
 namespace LOCKSTEP_API lockstep {
 
-class DataWait;      // train/data_wait.h
-class FolderClaim;   // checkpoint/folder_claim.h
-class RateMeter;     // train/rate_meter.h
-class Observers;     // train/observers.h
-class StepWatch;     // train/step_watch.h
-struct StateDigest;  // receipt/state_digest.h
+class BestCheckpoint;  // train/best_checkpoint.h
+class FolderClaim;     // checkpoint/folder_claim.h
+class Observers;       // train/observers.h
+class TrainingClock;   // train/training_clock.h
+struct StateDigest;    // receipt/state_digest.h
 
 // Trainer::train() throws it for a loss that is not finite. All ranks throw it at the same step and may go on: a
 // further call reports the steps that were in flight, and throws for the next such loss.
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;
-};
-
-// A metric that decides when a run ends, and which checkpoint is the best.
-struct WatchOptions {
-  // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.
-  std::string metric{};
-  // True: the smallest value is the best, as for a perplexity. False: the largest. Not set: true for "train_loss" and
-  // for metrics with Metric::smaller_is_better.
-  std::optional<bool> smallest = {};
-  // A value counts as better only if it is better by more than this.
-  double min_delta = 0;
-  // The run ends after this many epochs without a better value. 0: never.
-  std::int64_t patience = 0;
-  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
-  // of that step first, so its newest checkpoint is never older than "best", even if the run is killed.
-  bool save_best = false;
-};
-
-// For TensorBoard: tensorboard --logdir FOLDER.
-struct TensorBoardLogOptions {
-  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have from its
-  // first step on. train() throws if it cannot make the file; a later failure ends the file, not the run: see
-  // TrainingResult::failures.
-  std::filesystem::path folder{};
-  // Also writes histograms of all weights and gradients at every such step, which waits for them and is not recorded.
-  // 0: none. Gradients are without the loss scale, and before they are clipped. If some values are not finite,
-  // not_finite/gradients/NAME (or .../weights/NAME) has their number instead.
-  std::int64_t histogram_every = 0;
 };
 
 struct TrainerOptions {
@@ -320,11 +293,6 @@ class Trainer {
   std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save() { save(options_.save_folder, options_.keep_checkpoints); }
   void save(const std::filesystem::path& folder, int keep);
-  std::filesystem::path best_folder() const { return options_.save_folder / "best"; }
-  void save_best() { save(best_folder(), 1); }
-  void settle_best();
-  BestEpoch best_of_run() const;
-  std::int64_t epoch_in_best(bool& missing, std::int64_t& lost) const;
   void share(CheckpointContents& checkpoint) const;
   void abandon_step();
   std::string last_good_checkpoint() const;
@@ -348,9 +316,11 @@ class Trainer {
   void choose_shards();
   void join_ranks();
   void settle_model() const;
+  void settle_open_shapes() const;
   void pass(Example batch) const;
   std::shared_ptr<void> keep_random_position() const;
   TrainingResult run();
+  void add_observers();
   void start_observers();
   // Call it when the losses of all steps have been read.
   void settle_observers(bool urgent);
@@ -372,21 +342,15 @@ class Trainer {
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;
-  std::vector<std::string> log_names_;  // of BatchOutputs::log; known after the first batch
-  bool log_known_ = false;
-  PendingLoss current_;  // the step that is being described
+  std::optional<std::vector<std::string>> log_names_;  // of BatchOutputs::log; known after the first batch
+  PendingLoss current_;                                // the step that is being described
   std::deque<PendingLoss> pending_;
-  std::unique_ptr<RateMeter> rate_;
-  std::unique_ptr<DataWait> data_wait_;
-  std::vector<std::shared_ptr<TrainingObserver>> given_observers_;
-  std::unique_ptr<Observers> observers_;         // of train()
-  std::shared_ptr<StepWatch> watch_;             // of `lockstep bisect`; one for all calls of train()
+  std::unique_ptr<TrainingClock> clock_;
+  const std::unique_ptr<Observers> observers_;
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
-  // TrainingResult::lost_best; then the epochs that compete for "best": the one that it holds, and those of this run.
-  std::int64_t lost_best_ = 0;
-  std::vector<EpochReport> contenders_;
+  std::unique_ptr<BestCheckpoint> best_;  // with watch.save_best
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   std::int64_t until_ = 0;            // of train_until()

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/train/step_observer.h"
 #include "lockstep/train/tensorboard.h"
-#include "lockstep/train/trainer.h"
 
 namespace lockstep {
 

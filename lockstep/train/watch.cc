@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 

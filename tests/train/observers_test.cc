@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/train/step_observer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
@@ -162,6 +163,26 @@ TEST(Observers, AStepWhoseObserverFailsIsUpdated) {
   ASSERT_EQ(result.failures.size(), 1u);
   EXPECT_EQ(job.trainer->why_not_recorded(), "");
   EXPECT_EQ(weights_sha256(job.net), weights_sha256(plain.net));
+}
+
+struct Forgets : StepObserver {
+  std::string label() const override { return "the watch"; }
+  void begin(std::int64_t) override { inside = true; }
+  void updated(std::span<const Tensor>) override { inside = false; }
+  void abandon() override { inside = false; }
+  bool inside = false;
+};
+
+TEST(Observers, AbandonAStepThatAnExceptionEnds) {
+  SmallJob job(1, {.epochs = 1});
+  const auto watch = std::make_shared<Forgets>();
+  job.trainer->observe(watch);
+  job.trainer->on_update = [&](std::int64_t) {
+    EXPECT_TRUE(watch->inside);
+    fail("stop here");
+  };
+  EXPECT_ERROR(job.trainer->train(), "stop here");
+  EXPECT_FALSE(watch->inside);
 }
 
 // An error of the training that an observer meets first is not the observer's.
