@@ -210,8 +210,11 @@ NEEDS_AXIS = {"x[i] =", "x[i] = z", "x[mask] =", "x[i:] += 1"}
 REFUSED = re.compile("is a view, or has views|expand: a write|axes, at most")
 # PyTorch's of results whose elements were written since, or lie in one place; in Lockstep, a result that is written
 # becomes another tensor where it can. The last two are of PyTorch 1.13's engine. The program ends.
+# PyTorch 1.13 takes a view for a leaf where a value that requires a gradient was written to a part of it, and its base
+# requires none. Programs write to no leaves.
 REFUSED_BY_PYTORCH = re.compile("modified by an inplace operation|returns multiple views|to a single memory location|"
-                                "could not compute gradients for some functions|dependency not found")
+                                "could not compute gradients for some functions|dependency not found|"
+                                "a leaf Variable that requires grad is being used in an in-place operation")
 
 
 def arrays_of(tensors):
