@@ -181,6 +181,7 @@
 
 // Training loops.
 #include "lockstep/train/audit.h"
+#include "lockstep/train/batch_outputs.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/lr_finder.h"
 #include "lockstep/train/metrics.h"

@@ -10,7 +10,7 @@
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/outcomes.h"
-#include "lockstep/train/batch_outputs.h"
+#include "lockstep/train/evaluate.h"
 #include "lockstep/train/plot_axis.h"
 
 namespace lockstep {
@@ -188,7 +188,7 @@ PageResults examine(Module& net, const DataSource& data, const TrainerOptions& t
                                 .dtype = training.forward ? DType::f32 : training.dtype,
                                 .forward = training.forward};
   examination.outcomes().add_all(
-      loader, [&](const Example& batch) { return batch_outputs_on_host(net, batch, options); },
+      loader, [&](const Example& batch) { return evaluate_batch(net, batch, options); },
       [&] { return std::chrono::steady_clock::now() <= end; });
   return examination.finish();
 }

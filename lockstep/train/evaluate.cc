@@ -13,11 +13,25 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/parallel/communicator.h"
-#include "lockstep/train/batch_outputs.h"
 #include "lockstep/train/outcomes.h"
 
 namespace lockstep {
 namespace {
+
+// Returns outputs and targets of one shard. Casts floating inputs to EvaluateOptions::dtype unless `forward` does.
+BatchOutputs batch_outputs(Module& module, const Example& batch, const EvaluateOptions& options) {
+  BatchOutputs found;
+  if (options.forward) {
+    found = options.forward(batch);
+    check(found.outputs.defined(), "evaluate: `forward` returned no outputs, expected what the metrics measure");
+    if (!found.targets.defined()) found.targets = batch.back();
+  } else {
+    const Tensor& x = batch.at(0);
+    found = {.outputs = module.forward(is_floating(x.dtype()) ? x.to(options.dtype) : x), .targets = batch.at(1)};
+  }
+  if (is_half_dtype(found.outputs.dtype())) found.outputs = found.outputs.to(DType::f32);
+  return found;
+}
 
 // Rejects other labels, which would be compared with outputs of other samples.
 void check_labels(const Tensor& outputs, const Tensor& labels) {
@@ -189,7 +203,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
   outcomes.add_all(loader, [&](const Example& batch) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    BatchOutputs found = batch_outputs_on_host(module, batch, placed);
+    BatchOutputs found = evaluate_batch(module, batch, placed);
     check_labels(found.outputs, found.targets);
     return found;
   });
@@ -242,6 +256,18 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
     r.value = metrics[i].result ? metrics[i].result(mean) : mean;
   }
   return results;
+}
+
+BatchOutputs evaluate_batch(Module& module, const Example& batch, const EvaluateOptions& options) {
+  std::vector<Tensor> parts;
+  for (const Tensor& part : batch) parts.push_back(split_and_load(part, options.devices, options.split));
+  const std::vector<Tensor> found = per_shard(
+      [&](std::span<const Tensor> shard) {
+        BatchOutputs of_shard = batch_outputs(module, {shard.begin(), shard.end()}, options);
+        return std::vector{std::move(of_shard.outputs), std::move(of_shard.targets)};
+      },
+      parts);
+  return {.outputs = gather(found[0], kHost), .targets = gather(found[1], kHost)};
 }
 
 }  // namespace lockstep

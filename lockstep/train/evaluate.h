@@ -4,46 +4,17 @@
 //   std::vector<MetricResult> results = evaluate(net, loader, {metrics::mean_absolute_error()});
 #pragma once
 
-#include <functional>
-#include <string>
-#include <utility>
+#include <cstdint>
 #include <vector>
 
 #include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/batch_outputs.h"
 #include "lockstep/train/metrics.h"
 
 namespace LOCKSTEP_API lockstep {
-
-// A term of a loss: the mean over the samples, such as mse_loss() returns, and its weight in the sum.
-struct LossTerm {
-  std::string name;
-  Tensor value;
-  double weight = 1;
-};
-
-// The results of a model for a batch.
-struct BatchOutputs {
-  // The mean over the samples, such as mse_loss() returns. Evaluation does not use it.
-  Tensor loss;
-  // Metrics measure this tensor; axis 0 has the samples. If a metric needs several outputs, join them: cat({y, z}, 1).
-  Tensor outputs{};
-  // Metrics compare the outputs with these. Undefined: with the last part of the examples.
-  Tensor targets{};
-  // Scalars to report with the loss, such as its terms: {{"kind", l1}, {"age", l2}}. Reports and the log contain the
-  // mean of each over the samples, as for the loss. Trainer expects the same names in each step. Evaluation does not
-  // use them.
-  std::vector<std::pair<std::string, Tensor>> log{};
-  // Terms of the loss, instead of `loss`: {{"kind", l1}, {"age", l2, 0.3}} is the loss l1 + 0.3 l2, and `log` gets both
-  // values, without their weights, before its own.
-  std::vector<LossTerm> losses{};
-};
-
-// `batch` has all parts of the examples. In training each part is cut over the devices; evaluation passes one shard at
-// a time. Floating inputs are not cast.
-using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
   // Empty: the devices of the model, which evaluate() places if nobody did.
@@ -81,5 +52,10 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
 // then returns to its former mode. Collective if EvaluateOptions::distributed is set.
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
                                    const EvaluateOptions& options = {});
+
+// Returns what the model computes of a batch in an evaluation, before anything is measured: outputs and targets in host
+// memory, f32 instead of bf16 and f16. The batch is cut over `devices`; shard follows shard, so a device has the
+// activations of one at a time.
+BatchOutputs evaluate_batch(Module& module, const Example& batch, const EvaluateOptions& options);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // Internal: what a model makes of labeled examples, one by one: which classes it confuses, and how wrong it is in each.
 // `lockstep eval`, the page of a run, and misclassified() get their answers from here. evaluate() measures means alone,
-// on all devices and ranks; both take their outputs from batch_outputs().
+// on all devices and ranks; both take their outputs from one function.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/data/data_loader.h"
-#include "lockstep/train/evaluate.h"
+#include "lockstep/train/batch_outputs.h"
 
 namespace lockstep {
 
