@@ -53,9 +53,9 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
                                    const EvaluateOptions& options = {});
 
-// Returns what the model computes of a batch in an evaluation, before anything is measured: outputs and targets in host
-// memory, f32 instead of bf16 and f16. The batch is cut over `devices`; shard follows shard, so a device has the
-// activations of one at a time.
+// Internal: what the model computes of a batch, before anything is measured: outputs and targets in host memory, f32
+// instead of bf16 and f16. The batch is cut over `devices`, on which the model must be, in its evaluation mode; shard
+// follows shard, so a device has the activations of one at a time.
 BatchOutputs evaluate_batch(Module& module, const Example& batch, const EvaluateOptions& options);
 
 }  // namespace lockstep
