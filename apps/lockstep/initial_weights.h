@@ -16,8 +16,8 @@ std::unique_ptr<Module> make_initialized_model(const CommonOptions& options, con
 // Returns a text entry from the recipe of a checkpoint, of a folder of checkpoints, or of the checkpoint that has a
 // weights.safetensors. Other files of weights have no recipe.
 std::optional<std::string> recipe_text(const std::string& weights, std::string_view name);
-// Writes a notice if --init-from learned from other data than these: a language model from another text, or a model of
-// the user's data from as many classes, but others, or from other columns.
+// Writes a notice if the weights of --init-from fit the model but learned from other data: from another text, from
+// equally many classes with other names, or from other columns.
 void notice_other_data(const CommonOptions& options, const DataSource& data);
 
 }  // namespace lockstep::app

@@ -62,8 +62,8 @@ void check_layers(const std::filesystem::path& file, const RunDescription& run, 
         file.string(), layers, tensors);
 }
 
-// Returns the checkpoint in the folder. Throws if run.json describes another run, because outputs would be taken
-// for other classes or units. Older run.json have no recipe: takes the checkpoint's.
+// Returns the checkpoint in the folder. Throws if run.json describes another run, because outputs would be taken for
+// other classes or units. Older run.json have no recipe: takes the checkpoint's.
 CheckpointContents described_checkpoint(const std::filesystem::path& file, RunDescription& run,
                                         const std::filesystem::path& weights) {
   CheckpointContents checkpoint = read_checkpoint(weights);

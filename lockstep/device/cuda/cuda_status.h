@@ -12,11 +12,10 @@ namespace lockstep {
 // (cudaErrorIllegalAddress)`. It names the calling thread's GPU.
 void check_cuda(cudaError_t status, std::string_view call);
 
-// Selects a GPU for the calling thread; the destructor restores the former one, also if a call has
-// selected a third. If the former GPU has no context, the
-// thread stays on the selected GPU, because restoring would create a context, which takes a few hundred megabytes. A
-// thread is on GPU 0 until it selects another. Since CUDA 12, cudaSetDevice creates a context; most other calls create
-// one on the thread's GPU, whatever their purpose.
+// Selects a GPU for the calling thread. The destructor restores the former one, also if a call selected a third GPU
+// meanwhile. If the former GPU has no context, the thread stays on the selected GPU, because restoring would create a
+// context, which takes a few hundred megabytes. A thread is on GPU 0 until it selects another. Since CUDA 12,
+// cudaSetDevice creates a context; most other calls create one on the thread's GPU, whatever their purpose.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);
