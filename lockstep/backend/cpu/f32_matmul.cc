@@ -7,6 +7,7 @@
 #include "lockstep/backend/cpu/f32_pack.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/strided_images.h"
+#include "lockstep/backend/cpu/transpose4.h"
 
 namespace lockstep {
 namespace cpu {
@@ -14,18 +15,9 @@ namespace {
 
 // Number of rows that are computed together. kPackedTerms terms of these rows stay in the second-level cache. Neither
 // constant affects the bits.
-constexpr std::int64_t kRows = 96, kPackedTerms = 2 * kTerms;
-// Number of rows of a transposed a that lie side by side in a copy, term after term, so that a register tile reads
-// contiguous memory.
-constexpr std::int64_t kSideRows = 12;
-// The terms' offsets in such a copy of a, and in a packed tile of b.
-constexpr auto kTermsOfTile = [] {
-  std::array<PixelPair, kTerms> terms{};
-  for (std::int64_t t = 0; t < kTerms; ++t) terms[static_cast<std::size_t>(t)] = {t * kSideRows, t * kTileColumns};
-  return terms;
-}();
-// Maximum number of f32 of packed weights, unless one tile takes more.
-constexpr std::int64_t kPacked = 1 << 17;
+constexpr std::int64_t kRows = 96, kPackedTerms = 4 * kTerms;
+// Maximum number of f32 of packed weights, unless one tile takes more: they stay in the third-level cache.
+constexpr std::int64_t kPacked = 1 << 20;
 // Below kFewRows, packing b is a noticeable part of a product; below kSmallWeights, a task takes longer than packing.
 constexpr std::int64_t kFewRows = 512, kSmallWeights = 1 << 12;
 
@@ -87,7 +79,7 @@ class Product {
               a = copy;
             }
             run_tile(a, first, count, term, terms, tile + unit % tiles, bias_ ? bias : nullptr,
-                     weights + unit % tiles * tile_size, panel);
+                     weights + unit % tiles * tile_size, tile_size, panel);
           }
         });
         if (k_ == 0) break;
@@ -105,108 +97,79 @@ class Product {
     return images;
   }
 
-  // True if a is f32 and transposed. Its adjacent rows stay adjacent in a copy and become the rows of pixel_product.
-  bool transposed_a() const { return a_.dtype == DType::f32 && a_.channel > 1; }
   // Rows whose stride is a multiple of 256 elements share few sets of the first-level cache and would be evicted before
   // the next tile reads them.
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
   // Number of f32 in a tile of rows of c, if c cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
-  std::int64_t copy_size() const {
-    if (transposed_a()) return ceil_div(rows_, kSideRows) * side_size();
-    return copies_a() ? rows_ * copied_row() : 0;
-  }
-  // Number of f32 in a copy of kSideRows rows.
-  std::int64_t side_size() const { return depth_ * kSideRows; }
+  std::int64_t copy_size() const { return copies_a() ? rows_ * copied_row() : 0; }
 
   // Copies terms [term, term + terms) of rows [first, first + count) of a, in f32.
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     const StridedImages from = a_.slice(term, terms).pixels_from(first, count);
-    if (transposed_a()) {
-      const std::int64_t whole = count / kSideRows * kSideRows;
-      for (std::int64_t t = 0; t < terms; ++t) {
-        const float* const rows = from.f32() + t * a_.channel;
-        float* side = to + t * kSideRows;
-        // A constant number of bytes needs no call; std::copy_n would make one.
-        for (std::int64_t r = 0; r < whole; r += kSideRows, side += side_size())
-          std::memcpy(side, rows + r, kSideRows * sizeof(float));
-        std::copy_n(rows + whole, count - whole, side);
-      }
-      return;
+    if (from.readable()) {
+      for (std::int64_t r = 0; r < count; ++r) std::copy_n(from.f32() + r * from.pixel, terms, to + r * copied_row());
+    } else if (from.dtype == DType::f32) {
+      transpose_rows(from, to);
+    } else {
+      StridedImages copy = StridedImages::channels_last(to, terms, count);
+      copy.pixel = copied_row();
+      copy_images(from, copy, 1);
     }
-    StridedImages copy = StridedImages::channels_last(to, terms, count);
-    copy.pixel = copied_row();
-    copy_images(from, copy, 1);
+  }
+  // Copies rows of a transposed f32 matrix: adjacent rows are adjacent in memory.
+  void transpose_rows(const StridedImages& from, float* to) const {
+    const std::int64_t row = copied_row(), rows = from.pixels / 4 * 4, terms = from.channels / 4 * 4;
+    for (std::int64_t t = 0; t < terms; t += 4) {
+      // The processor's prefetcher does not see that the same part of a later row follows.
+      for (std::int64_t i = t + 8; i < std::min(t + 12, terms); ++i) {
+        for (std::int64_t r = 0; r < rows; r += kBlock) __builtin_prefetch(from.f32() + i * from.channel + r);
+      }
+      for (std::int64_t r = 0; r < rows; r += 4)
+        transpose4(from.f32() + t * from.channel + r, from.channel, to + r * row + t, row);
+    }
+    for (std::int64_t t = 0; t < from.channels; ++t) {
+      for (std::int64_t r = t < terms ? rows : 0; r < from.pixels; ++r)
+        to[r * row + t] = from.f32()[t * from.channel + r];
+    }
   }
 
   void run_tile(const float* a, std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms,
-                std::int64_t tile, const float* bias, const float* packed, float* panel) const {
+                std::int64_t tile, const float* bias, const float* packed, std::int64_t tile_size, float* panel) const {
     const std::int64_t column = tile * kTileColumns, columns = std::min(kTileColumns, n_ - column);
     float* const sums = in_place_ ? c_.as<float>() + first * n_ + column : panel;
-    if (transposed_a()) {
-      multiply_columns(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, sums);
-    } else {
-      multiply_rows(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, sums);
-    }
+    multiply(a, count, term, terms, columns, bias ? bias + column : nullptr, packed, tile_size, sums);
     if (in_place_) return;
     StridedImages from = StridedImages::channels_last(panel, columns, count);
     from.pixel = kTileColumns;
     copy_images(from, matrix(c_, false).pixels_from(first, count).slice(column, columns), 1);
   }
 
-  void multiply_rows(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
-                     const float* bias, const float* packed, float* sums) const {
-    static constexpr Step step{0, 0};
+  void multiply(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
+                const float* bias, const float* packed, std::int64_t tile_size, float* sums) const {
     RowProduct p{.x_rows = a_rows_.data(),
                  .y = sums,
                  .y_rows = c_rows_.data(),
                  .rows = count,
                  .y_block = kBlock,
-                 .steps = &step,
-                 .step_count = 1,
+                 .steps = kRunSteps.data(),
                  .blocks = blocks_of(columns)};
     std::int64_t t = 0;
     do {
       // Terms that do not fill a block are a separate run. Without any terms, c is the bias or zero.
       const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-      p.terms = run;
+      p.terms = whole > 0 ? kBlock : run;
+      p.step_count = whole > 0 ? whole / kBlock : 1;
       p.x = a + t;
       p.w = packed + t / kBlock * kTap;
+      // The next run is of this tile or of the next one.
+      p.ahead = t + run < terms ? run * kTileColumns : tile_size - t / kBlock * kTap;
       p.accumulate = term + t > 0;
       t += run;
       p.bias = term + t == k_ ? bias : nullptr;
       f32_kernels().row_product(p);
     } while (t < terms);
-  }
-
-  // Computes the same sums from a copy of a whose rows lie side by side.
-  void multiply_columns(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
-                        const float* bias, const float* packed, float* sums) const {
-    const std::int64_t row = in_place_ ? n_ : kTileColumns;
-    PixelProduct p{.y_block = kBlock,
-                   .blocks = blocks_of(columns),
-                   .pixels = kTermsOfTile.data(),
-                   .d_row = row,
-                   .d_block = kBlock};
-    std::int64_t t = 0;
-    do {
-      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-      p.y = packed + t * kTileColumns;
-      p.pixel_count = run;
-      p.accumulate = term + t > 0;
-      for (std::int64_t r = 0; r < count; r += kSideRows) {
-        p.x = a + r / kSideRows * side_size() + t * kSideRows;
-        p.row_count = std::min(kSideRows, count - r);
-        p.d = sums + r * row;
-        f32_kernels().pixel_product(p);
-      }
-      t += run;
-    } while (t < terms);
-    if (!bias || term + terms < k_) return;
-    for (std::int64_t r = 0; r < count; ++r) {
-      for (std::int64_t j = 0; j < columns; ++j) sums[r * row + j] += bias[j];
-    }
   }
 
   StridedImages a_;
