@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "lockstep/autograd/autocast.h"
+#include "lockstep/autograd/dropout_keys.h"
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/ops/attention.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 
@@ -13,6 +21,17 @@ namespace lockstep {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void check_operands(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
+  check(query.defined() && key.defined() && query.shape().dim() >= 2 && key.shape().dim() >= 2 &&
+            query.size(-1) == key.size(-1) && query.size(-1) > 0,
+        "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
+  check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
+}
+
+double scale_of(const Tensor& query, const AttentionOptions& options) {
+  return options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+}
 
 // Replaces scores by -infinity where a key comes after the query.
 Tensor without_later_keys(const Tensor& scores) {
@@ -33,15 +52,120 @@ Tensor without_later_keys(const Tensor& scores) {
   });
 }
 
+// Whether attention in one pass can read both: their samples are in the same places, on the same axis before the
+// matrices, or they have none.
+bool cut_alike(const Tensor& a, const Tensor& b) {
+  if (a->kind != Kind::cut || b->kind != Kind::cut) return a->kind != Kind::cut && b->kind != Kind::cut;
+  return same_placement(a->at, b->at) && a->cut == b->cut && a->cut.axis < a.dim() - 2;
+}
+
+// Whether key (or value) has a matrix for each matrix of query, or for each group of them along axis -3.
+bool heads_fit(const Tensor& query, const Tensor& key) {
+  for (int axis = 0; axis < query.dim() - 2; ++axis) {
+    if (key.size(axis) != query.size(axis) && (axis < query.dim() - 3 || key.size(axis) != 1)) return false;
+  }
+  return true;
+}
+
+// How many matrices of query, one after the other, share a matrix of the mask; nothing if the mask does not broadcast
+// in such a way, or needs a gradient.
+std::optional<std::int64_t> heads_of_mask(const Tensor& query, const Tensor& mask, std::int64_t keys) {
+  if (!mask.defined()) return 1;
+  const int axes = query.dim(), missing = axes - mask.dim();
+  if (mask.requires_grad() || mask.dim() < 2 || missing < 0) return {};
+  if (!is_mask(mask.dtype()) && !is_floating(mask.dtype())) return {};
+  const auto size = [&](int axis) { return axis < missing ? 1 : mask.size(axis - missing); };
+  if ((size(axes - 2) != 1 && size(axes - 2) != query.size(-2)) || (size(axes - 1) != 1 && size(axes - 1) != keys))
+    return {};
+  int own = axes - 2;  // axes before this one have matrices of their own
+  while (own > 0 && size(own - 1) == 1) --own;
+  for (int axis = 0; axis < own; ++axis) {
+    if (size(axis) != query.size(axis)) return {};
+  }
+  if (mask->kind == Kind::cut) {
+    if (query->kind != Kind::cut || !same_placement(query->at, mask->at)) return {};
+    if (query->cut != Cut{mask->cut.axis + missing, mask->cut.outer, mask->cut.inner}) return {};
+  } else if (query->kind == Kind::cut && query->cut.axis < own) {
+    return {};
+  }
+  std::int64_t heads = 1;
+  for (int axis = own; axis < axes - 2; ++axis) heads *= query.size(axis);
+  return heads;
+}
+
+// Whether attention is computed in one pass. Shapes, types, placements, and back ends decide it, so every layout of a
+// batch gets the same bits.
+bool fuses(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
+  const auto is_f32 = [](const Tensor& x) { return x.dtype() == DType::f32; };
+  // Dropout would draw twice for a trace.
+  if (ForwardTrace::current() && options.dropout_p > 0) return false;
+  if (autocast_dtype() || !is_f32(query) || !is_f32(key) || !is_f32(value)) return false;
+  if (query.dim() < 3 || key.dim() != query.dim() || value.dim() != query.dim() || options.dropout_p == 1) return false;
+  if (query.size(-2) == 0 || key.size(-2) == 0 || value.size(-1) == 0) return false;
+  if (!cut_alike(query, key) || !cut_alike(query, value) || !heads_fit(query, key) || !heads_fit(query, value) ||
+      !heads_fit(key, value))
+    return false;
+  if (!heads_of_mask(query, options.attn_mask, key.size(-2))) return false;
+  return std::ranges::all_of(query.devices(), [](Device d) { return ops::fuses_attention(d, DType::f32); });
+}
+
+// [.., n, m] as matrices [count, n, m].
+Array as_matrices(const Array& x) {
+  std::int64_t count = 1;
+  for (int axis = 0; axis + 2 < x.shape().dim(); ++axis) count *= x.size(axis);
+  return ops::reshape(ops::to_layout(x, Layout::plain), {count, x.size(-2), x.size(-1)});
+}
+
+struct Shapes {
+  Shape q, k, v;
+};
+
+Tensor attention_in_one_pass(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options) {
+  const std::int64_t shared = *heads_of_mask(query, options.attn_mask, key.size(-2));
+  Tensor mask = beside(query, options.attn_mask);
+  if (mask.defined()) {
+    const Tensor zeros = zeros_like(cast(mask, DType::f32));
+    mask = is_mask(mask.dtype()) ? where(mask, zeros, -kInfinity) : cast(mask, DType::f32);
+  }
+  const Tensor inputs[] = {query, key, value, mask};
+  const Placed placed = place("attention", inputs);
+  DropoutKeys keys(placed);
+  const bool saves = query.requires_grad() || key.requires_grad() || value.requires_grad();
+  return lift("attention", placed, inputs, [&](const Arrays& in) -> Lifted {
+    Shape shape = in[0].shape();
+    shape[-1] = in[2].size(-1);
+    const Shapes of{in[0].shape(), in[1].shape(), in[2].shape()};
+    if (in[0].numel() == 0 || in[2].numel() == 0) {
+      return {ops::empty(shape, DType::f32, in[0].device()), [of](const PartPass&, const Array& dy) -> Arrays {
+                return {ops::full(of.q, 0, DType::f32, dy.device()), ops::full(of.k, 0, DType::f32, dy.device()),
+                        ops::full(of.v, 0, DType::f32, dy.device()), Array()};
+              }};
+    }
+    ops::AttentionOptions o{.scale = scale_of(query, options),
+                            .causal = options.is_causal,
+                            .dropout_p = options.dropout_p,
+                            .heads_of_mask = shared};
+    if (options.dropout_p > 0) o.key = keys.next(in[0]);
+    if (in[3].defined()) o.mask = as_matrices(in[3]);
+    const Array q = as_matrices(in[0]), k = as_matrices(in[1]), v = as_matrices(in[2]);
+    const ops::AttentionResult r = ops::attention(q, k, v, o);
+    return {ops::reshape(r.y, shape),
+            [=, q = SavedArray(saves, q), k = SavedArray(saves, k), v = SavedArray(saves, v),
+             y = SavedArray(saves, r.y), stats = r.stats](const PartPass& p, const Array& dy) -> Arrays {
+              const ops::AttentionResult saved{y.get(p.name()), stats};
+              const ops::AttentionGradients d =
+                  ops::attention_backward(q.get(p.name()), k.get(p.name()), v.get(p.name()), saved, as_matrices(dy), o);
+              return {ops::reshape(d.q, of.q), ops::reshape(d.k, of.k), ops::reshape(d.v, of.v), Array()};
+            }};
+  });
+}
+
 }  // namespace
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  check(query.defined() && key.defined() && query.shape().dim() >= 2 && key.shape().dim() >= 2 &&
-            query.size(-1) == key.size(-1) && query.size(-1) > 0,
-        "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
-  check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
-  Tensor scores = matmul(query * scale, transpose(key, -2, -1));
+  check_operands(query, key, options);
+  Tensor scores = matmul(query * scale_of(query, options), transpose(key, -2, -1));
   const Shape shape = scores.shape();
   if (const Tensor mask = beside(scores, options.attn_mask); mask.defined()) {
     check(is_mask(mask.dtype()) || is_floating(mask.dtype()), "attention: mask is {}, expected bool or floating", mask);
@@ -58,6 +182,17 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check(key.defined() && value.defined() && value.shape().dim() >= 2 && key.shape().dim() >= 2 &&
             value.size(-2) == key.size(-2),
         "attention: key {} and value {}, expected as many rows", key, value);
+  check_operands(query, key, options);
+  if (fuses(query, key, value, options)) {
+    ForwardTrace* const trace = ForwardTrace::current();
+    if (!trace) return attention_in_one_pass(query, key, value, options);
+    // A trace gets the operations that attention is composed of, and the result the bits that it has without a trace.
+    const Tensor composed = matmul(attention_weights(query, key, options), value);
+    const TracePause pause;
+    const Tensor y = attention_in_one_pass(query, key, value, options);
+    trace->same(composed, y);
+    return y;
+  }
   return matmul(attention_weights(query, key, options), value);
 }
 

@@ -25,6 +25,8 @@ struct AttentionOptions {
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
 // attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
+// On CPUs, f32 takes one pass over the keys, without weights in memory, if all operands have the same leading axes (or
+// keys and values have extent 1 on axis -3: groups of queries share them), and the mask needs no gradient.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 

@@ -1,12 +1,7 @@
 #include "lockstep/autograd/dropout.h"
 
-#include <optional>
-
+#include "lockstep/autograd/dropout_keys.h"
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/lift.h"
-#include "lockstep/ops/copy.h"
-#include "lockstep/ops/launch.h"
-#include "lockstep/ops/random.h"
 
 namespace lockstep {
 
@@ -14,24 +9,9 @@ Tensor dropout(const Tensor& x, double p) {
   check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p);
   if (p == 1) return x * 0.0;
   const Placed placed = place_as("dropout", x);
-  // Replicas use one draw, so they stay equal.
-  std::optional<ops::DropoutKey> once;
-  const int caller = ops::ShardScope::current();  // in per_shard(): that shard
+  DropoutKeys keys(placed);
   return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
-    const Device device = in[0].device();
-    ops::DropoutKey key;
-    if (placed.kind == Kind::replicated) {
-      if (!once) {
-        ops::ShardScope scope(caller);
-        once = ops::next_dropout_key(device);
-      }
-      key = *once;
-      // A recorded step reads the key from memory, because each run draws another key.
-      if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
-    } else if (in[0].numel() > 0) {
-      // A shard without samples draws no key in any process.
-      key = ops::next_dropout_key(device);
-    }
+    const ops::DropoutKey key = keys.next(in[0]);
     // The mask is in x's memory order.
     return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::dropout(ops::to_layout(dy, layout), p, key)};

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/backend/attention.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/elementwise.h"
@@ -38,6 +39,7 @@ struct KernelFamilies {
   std::unique_ptr<SoftmaxKernels> softmax;
   std::unique_ptr<RandomKernels> random;
   std::unique_ptr<OptimizerKernels> optimizer;
+  std::unique_ptr<AttentionKernels> attention;
 };
 
 class Backend {
@@ -60,6 +62,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // Whether the hardware multiplies `half`, bf16 or f16. If not, kernels convert it to f32, which saves no time.
   virtual bool multiplies(DType half) const = 0;
+  // Whether there are kernels for attention in one pass on this type. If not, other kernels compute it step by step.
+  virtual bool fuses_attention([[maybe_unused]] DType dtype) const { return false; }
   // Whether results depend on KernelContext::threads_per_shard, as those of oneDNN's bf16 kernels do.
   virtual bool threads_decide_bits([[maybe_unused]] DType dtype) const { return false; }
   // y = x, like kernels::Copy, when only one of the two is in this device's memory (x, if `from_here`) and the
@@ -75,8 +79,8 @@ class Backend {
       (run_if_known(*families, context, call), ...);
     };
     auto& f = families_;
-    run_in(f.elementwise, f.copy, f.index, f.reduce, f.matmul, f.conv, f.norm, f.pool, f.softmax, f.random,
-           f.optimizer);
+    run_in(f.elementwise, f.copy, f.index, f.reduce, f.matmul, f.conv, f.norm, f.pool, f.softmax, f.random, f.optimizer,
+           f.attention);
   }
   // The kernels that know preferred layouts and the sizes of prepared weights.
   const MatmulKernels& matmul() const { return *families_.matmul; }

@@ -7,4 +7,4 @@
 #define LOCKSTEP_VERSION "0.1.0"
 
 // Increases when the bits that a recipe gives change. Equal revisions give equal bits.
-#define LOCKSTEP_KERNEL_REVISION 2
+#define LOCKSTEP_KERNEL_REVISION 3

@@ -93,10 +93,17 @@ Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
   return options_.batch_first ? permute(split, {0, 2, 1, 3}) : permute(split, {1, 2, 0, 3});
 }
 
-Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const {
-  const Tensor q = heads(query, 0), k = heads(key, 1);
+MultiheadAttention::Heads MultiheadAttention::all_heads(const Tensor& query, const Tensor& key,
+                                                        const Tensor& value) const {
+  const Heads x{heads(query, 0), heads(key, 1), heads(value, 2)};
+  check(x.k.size(0) == x.q.size(0), "multihead attention: query {} and key {}, expected the same samples", query, key);
+  check(x.v.size(2) == x.k.size(2) && x.v.size(0) == x.k.size(0),
+        "multihead attention: value is {}, expected {} rows for each of {} samples", value, x.k.size(2), x.k.size(0));
+  return x;
+}
+
+AttentionOptions MultiheadAttention::attention(const Tensor& q, const Tensor& k, const MultiheadMasks& masks) const {
   const std::int64_t samples = q.size(0), length = q.size(2), keys = k.size(2);
-  check(k.size(0) == samples, "multihead attention: query {} and key {}, expected the same samples", query, key);
   Tensor bias;
   if (const Tensor& mask = masks.key_padding_mask; mask.defined()) {
     check(mask.shape() == Shape{samples, keys}, "multihead attention: key_padding_mask is {}, expected [{}, {}]", mask,
@@ -112,18 +119,13 @@ Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const
     if (mask.shape().dim() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
     bias = bias.defined() ? bias + more : more;
   }
-  return attention_weights(q, k,
-                           {.attn_mask = bias,
-                            .dropout_p = options_.dropout > 0 && training() ? options_.dropout : 0,
-                            .is_causal = masks.is_causal});
+  return {.attn_mask = bias,
+          .dropout_p = options_.dropout > 0 && training() ? options_.dropout : 0,
+          .is_causal = masks.is_causal};
 }
 
-Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
-  const Tensor v = heads(value, 2);
-  check(v.size(2) == weights.size(3) && v.size(0) == weights.size(0),
-        "multihead attention: value is {}, expected {} rows for each of {} samples", value, weights.size(3),
-        weights.size(0));
-  const Tensor y = matmul(weights, v);  // [N, heads, L, E / heads]
+// Joins the heads [N, heads, L, E / heads].
+Tensor MultiheadAttention::output(const Tensor& y) {
   const Tensor joined = flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2);
   return OutputObserver::reported(*this, out_proj(joined));
 }
@@ -142,15 +144,17 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     const auto [y, w] = forward(as_batch(query), as_batch(key), as_batch(value), as_batch(masks));
     return {squeeze(y, batch_axis()), squeeze(w, 0)};
   }
-  const Tensor w = weights(query, key, masks);
-  return {output(w, value), mean(w, 1)};
+  const auto [q, k, v] = all_heads(query, key, value);
+  const Tensor w = attention_weights(q, k, attention(q, k, masks));
+  return {output(matmul(w, v)), mean(w, 1)};
 }
 
 Tensor MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const MultiheadMasks& masks) {
   if (is_alone(query))
     return squeeze(attend(as_batch(query), as_batch(key), as_batch(value), as_batch(masks)), batch_axis());
-  return output(weights(query, key, masks), value);
+  const auto [q, k, v] = all_heads(query, key, value);
+  return output(scaled_dot_product_attention(q, k, v, attention(q, k, masks)));
 }
 
 }  // namespace lockstep

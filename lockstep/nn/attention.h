@@ -68,9 +68,15 @@ class MultiheadAttention : public Module {
   // Return inputs without a batch as a batch of one.
   Tensor as_batch(const Tensor& x) const;
   MultiheadMasks as_batch(MultiheadMasks masks) const;
+  // Queries, keys, and values by heads: [N, heads, L or S, E / heads].
+  struct Heads {
+    Tensor q, k, v;
+  };
   Tensor heads(const Tensor& x, int part) const;
-  Tensor weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const;
-  Tensor output(const Tensor& weights, const Tensor& value);
+  Heads all_heads(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  // What decides the weights between heads.
+  AttentionOptions attention(const Tensor& q, const Tensor& k, const MultiheadMasks& masks) const;
+  Tensor output(const Tensor& y);
 
   MultiheadAttentionOptions options_;
 };

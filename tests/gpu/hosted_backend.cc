@@ -113,7 +113,8 @@ class HostedBackend final : private OwnsChoices, public Backend {
                  .pool = hosted(make_cuda_pool()),
                  .softmax = hosted(make_cuda_softmax()),
                  .random = hosted(make_cuda_random()),
-                 .optimizer = hosted(make_cuda_optimizer())}) {}
+                 .optimizer = hosted(make_cuda_optimizer()),
+                 .attention = no_attention_kernels()}) {}
   std::string_view name() const override { return "hosted cuda"; }
   bool multiplies(DType) const override { return true; }
 };

@@ -72,7 +72,8 @@ TEST_F(SequenceLayersTest, MultiheadAttentionHasPyTorchsParametersAndRules) {
   EXPECT_EQ(names(on_devices(attention).named_parameters()),
             (std::vector<std::string>{"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}));
   const Tensor x = random({2, 3, 4});
-  EXPECT_EQ(values(attention(x)), values(attention(x, x, x).first));
+  // With the weights, it is composed of other operations than in one pass.
+  EXPECT_LT(distance(values(attention(x)), values(attention(x, x, x).first)), 1e-6);
   EXPECT_EQ(attention(x, x, x).second.shape(), (Shape{2, 3, 3}));
   // Floating and u8 masks say the same.
   const Tensor hidden = Tensor::from(std::vector<bool>{false, false, true, false, true, true}, {2, 3});

@@ -20,9 +20,11 @@ class CpuBackend final : public Backend {
                  .pool = cpu::with_f16(make_cpu_pool()),
                  .softmax = cpu::with_f16(make_cpu_softmax()),
                  .random = cpu::with_f16(make_cpu_random()),
-                 .optimizer = make_cpu_optimizer()}) {}
+                 .optimizer = make_cpu_optimizer(),
+                 .attention = make_cpu_attention()}) {}
   std::string_view name() const override { return "cpu"; }
   bool multiplies(DType half) const override { return half == DType::bf16 && has_native_bf16(); }
+  bool fuses_attention(DType dtype) const override { return dtype == DType::f32; }
   bool threads_decide_bits(DType dtype) const override { return dtype == DType::bf16 && has_native_bf16(); }
 };
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "lockstep/backend/attention.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/copy.h"
@@ -31,5 +32,6 @@ std::unique_ptr<PoolKernels> make_cpu_pool();
 std::unique_ptr<SoftmaxKernels> make_cpu_softmax();
 std::unique_ptr<RandomKernels> make_cpu_random();
 std::unique_ptr<OptimizerKernels> make_cpu_optimizer();
+std::unique_ptr<AttentionKernels> make_cpu_attention();
 
 }  // namespace lockstep

@@ -48,6 +48,19 @@ inline float fast_exp(float x) {
   return vanishes ? 0.f : y;
 }
 
+// 2^x for x <= 0, to 2 units in the last place; 0 below 2^-125.5, so that no result is subnormal. NaN stays NaN.
+inline float exp2_of_negative(float x) {
+  const bool vanishes = x < -125.5f;
+  x = vanishes ? 0.f : x;
+  constexpr float kRound = 0x1.8p23f;
+  const float shifted = x + kRound, r = x - (shifted - kRound);
+  const float y =
+      1.f + r * polynomial(r, std::array{0.693147004f, 0.240222424f, 0.0555073358f, 0.00967151299f, 0.00132647273f});
+  // The integer is in the lowest bits; shifted to the exponent's place, the others vanish.
+  const float power = std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3f800000u);
+  return vanishes ? 0.f : y * power;
+}
+
 // exp(x) - 1 without cancellation near 0.
 inline float fast_expm1(float x) {
   float small = x + x * x * polynomial(x, kExp);

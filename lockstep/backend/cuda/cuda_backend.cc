@@ -78,7 +78,8 @@ class CudaBackend final : private OwnsChoices, public Backend {
                      .pool = make_cuda_pool(),
                      .softmax = make_cuda_softmax(),
                      .random = make_cuda_random(),
-                     .optimizer = make_cuda_optimizer()};
+                     .optimizer = make_cuda_optimizer(),
+                     .attention = no_attention_kernels()};
     f.matmul = make_cublas_matmul(library, choices, *f.copy);
     f.conv = make_cudnn_conv(library, choices, *f.copy);
     return f;

@@ -18,5 +18,6 @@ std::unique_ptr<PoolKernels> make_pool();
 std::unique_ptr<SoftmaxKernels> make_softmax();
 std::unique_ptr<RandomKernels> make_random();
 std::unique_ptr<OptimizerKernels> make_optimizer();
+std::unique_ptr<AttentionKernels> make_attention();
 
 }  // namespace lockstep::reference

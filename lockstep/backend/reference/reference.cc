@@ -16,9 +16,11 @@ class ReferenceBackend final : public Backend {
                  .pool = reference::make_pool(),
                  .softmax = reference::make_softmax(),
                  .random = reference::make_random(),
-                 .optimizer = reference::make_optimizer()}) {}
+                 .optimizer = reference::make_optimizer(),
+                 .attention = reference::make_attention()}) {}
   std::string_view name() const override { return "reference"; }
   bool multiplies(DType) const override { return false; }
+  bool fuses_attention(DType dtype) const override { return dtype == DType::f32; }
 };
 
 }  // namespace

@@ -1,0 +1,122 @@
+// Attention in one pass beside the operations that it is composed of.
+#include <gtest/gtest.h>
+
+#include "tests/autograd/gradient_testing.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+
+#include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/forward_trace.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/ops/launch_observer.h"
+#include "lockstep/runtime/default_runtime.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct Case {
+  Shape query, key, value, mask;
+  bool causal = false, hides = false;
+  double dropout = 0;
+};
+const std::vector<Case> kCases{
+    {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {}},
+    {{4, 2, 150, 16}, {4, 2, 150, 16}, {4, 2, 150, 16}, {}, true},
+    {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 8}, {5, 7}, false, true},
+    {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 8}, {1, 1, 1, 7}, false, true},
+    {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 8}, {2, 5, 7}},  // one for each head: composed
+    {{4, 5, 8}, {4, 7, 8}, {4, 7, 8}, {5, 7}, true, false, 0.3},
+    {{4, 2, 6, 8}, {4, 2, 8, 8}, {4, 2, 8, 8}, {}, false, false, 0.5},
+    {{4, 2, 3, 5, 8}, {4, 2, 1, 7, 8}, {4, 2, 1, 7, 8}, {}, true},  // groups of queries share keys
+};
+
+class AttentionTest : public ::testing::Test {
+ protected:
+  struct Result {
+    std::vector<double> y, dq, dk, dv;
+    bool operator==(const Result&) const = default;
+  };
+  Tensor numbers(const Shape& shape, int seed) {
+    Random random(static_cast<std::uint64_t>(seed));
+    return make_tensor(random.uniforms(shape.numel()), shape, devices_[0]);
+  }
+  Tensor cut(const Tensor& x, const std::vector<std::int64_t>& rows, int devices) {
+    std::vector<Slot> slots;
+    for (std::size_t s = 0; s < rows.size(); ++s)
+      slots.push_back({static_cast<int>(s), devices_[s % static_cast<std::size_t>(devices)]});
+    if (!at_) at_ = std::make_shared<Placement>(rows, slots);
+    return scatter(x, at_).detach();
+  }
+  // rows: those of the shards, on `devices` devices; none: whole.
+  Result run(const Case& c, bool composed, const std::vector<std::int64_t>& rows = {}, int devices = 1) {
+    manual_seed(7);
+    at_ = nullptr;
+    const auto operand = [&](const Shape& shape, int seed) {
+      const Tensor x = numbers(shape, seed);
+      return rows.empty() ? as_leaf(x) : as_leaf(cut(x, rows, devices));
+    };
+    Tensor q = operand(c.query, 1), k = operand(c.key, 2), v = operand(c.value, 3);
+    AttentionOptions options{.dropout_p = c.dropout, .is_causal = c.causal};
+    if (c.mask.dim() > 0) {
+      options.attn_mask = numbers(c.mask, 4);
+      // Not all keys of a query: a bool mask shows those of the upper half, and the first.
+      if (c.hides) options.attn_mask = gt(options.attn_mask, -0.5);
+    }
+    const Tensor y =
+        composed ? matmul(attention_weights(q, k, options), v) : scaled_dot_product_attention(q, k, v, options);
+    const Tensor dy = operand(y.shape(), 5).detach();
+    backward({&y, 1}, {&dy, 1});
+    return {values(y), values(q.grad()), values(k.grad()), values(v.grad())};
+  }
+
+  Runtime runtime_{{.cpu_devices = 3, .cores_per_device = 1}};
+  const std::vector<Device>& devices_ = runtime_.devices();
+  std::shared_ptr<const Placement> at_;
+};
+
+void expect_close(const std::vector<double>& a, const std::vector<double>& b) { EXPECT_LT(distance(a, b), 1e-5); }
+
+TEST_F(AttentionTest, EqualsWhatItIsComposedOf) {
+  for (std::size_t i = 0; i < kCases.size(); ++i) {
+    SCOPED_TRACE(i);
+    for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{}, {1, 3}, {2, 0, 2}}) {
+      const Result a = run(kCases[i], false, rows, 2), b = run(kCases[i], true, rows, 2);
+      expect_close(a.y, b.y), expect_close(a.dq, b.dq), expect_close(a.dk, b.dk), expect_close(a.dv, b.dv);
+    }
+  }
+}
+
+TEST_F(AttentionTest, HasTheSameBitsOnAnyNumberOfDevices) {
+  for (std::size_t i = 0; i < kCases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const Result one = run(kCases[i], false, {1, 1, 2}, 1);
+    for (const int devices : {2, 3}) EXPECT_TRUE(run(kCases[i], false, {1, 1, 2}, devices) == one) << devices;
+  }
+}
+
+TEST_F(AttentionTest, AChangeOfAnOperandBeforeBackwardIsAnError) {
+  for (int operand = 0; operand < 3; ++operand) {
+    Tensor in[] = {as_leaf(numbers({2, 5, 8}, 1)), as_leaf(numbers({2, 5, 8}, 2)), as_leaf(numbers({2, 5, 8}, 3))};
+    Tensor copies[] = {in[0] * 1, in[1] * 1, in[2] * 1};
+    const Tensor y = scaled_dot_product_attention(copies[0], copies[1], copies[2]);
+    copies[operand].detach().add_(1);
+    EXPECT_ERROR(sum(y).backward(), "attention: a tensor needed for its gradient was changed in place");
+  }
+}
+
+TEST_F(AttentionTest, OfOneTensorAddsItsGradients) {
+  Tensor x = as_leaf(numbers({2, 5, 8}, 1)), z = as_leaf(numbers({2, 5, 8}, 1));
+  sum(square(scaled_dot_product_attention(x, x, x))).backward();
+  sum(square(matmul(attention_weights(z, z), z))).backward();
+  expect_close(values(x.grad()), values(z.grad()));
+}
+
+TEST_F(AttentionTest, AMaskWithAGradientGetsIt) {
+  Tensor q = numbers({2, 5, 8}, 1), mask = as_leaf(numbers({5, 5}, 2)), again = as_leaf(numbers({5, 5}, 2));
+  sum(square(scaled_dot_product_attention(q, q, q, {.attn_mask = mask}))).backward();
+  sum(square(matmul(attention_weights(q, q, {.attn_mask = again}), q))).backward();
+  EXPECT_EQ(values(mask.grad()), values(again.grad()));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
