@@ -150,14 +150,16 @@ Tensor attention_in_one_pass(const Tensor& query, const Tensor& key, const Tenso
     if (in[3].defined()) o.mask = as_matrices(in[3]);
     const Array q = as_matrices(in[0]), k = as_matrices(in[1]), v = as_matrices(in[2]);
     const ops::AttentionResult r = ops::attention(q, k, v, o);
-    return {ops::reshape(r.y, shape),
-            [=, q = SavedArray(saves, q), k = SavedArray(saves, k), v = SavedArray(saves, v),
-             y = SavedArray(saves, r.y), stats = r.stats](const PartPass& p, const Array& dy) -> Arrays {
-              const ops::AttentionResult saved{y.get(p.name()), stats};
-              const ops::AttentionGradients d =
-                  ops::attention_backward(q.get(p.name()), k.get(p.name()), v.get(p.name()), saved, as_matrices(dy), o);
-              return {ops::reshape(d.q, of.q), ops::reshape(d.k, of.k), ops::reshape(d.v, of.v), Array()};
-            }};
+    return {
+        ops::reshape(r.y, shape),
+        [=, q = SavedArray(saves, q), k = SavedArray(saves, k), v = SavedArray(saves, v), y = SavedArray(saves, r.y),
+         mask = SavedArray(saves, o.mask), stats = r.stats](const PartPass& p, const Array& dy) -> Arrays {
+          static_cast<void>(mask.get(p.name()));  // o.mask is its memory
+          const ops::AttentionResult saved{y.get(p.name()), stats};
+          const ops::AttentionGradients d =
+              ops::attention_backward(q.get(p.name()), k.get(p.name()), v.get(p.name()), saved, as_matrices(dy), o);
+          return {ops::reshape(d.q, of.q), ops::reshape(d.k, of.k), ops::reshape(d.v, of.v), Array()};
+        }};
   });
 }
 

@@ -95,12 +95,26 @@ TEST_F(AttentionTest, HasTheSameBitsOnAnyNumberOfDevices) {
 }
 
 TEST_F(AttentionTest, AChangeOfAnOperandBeforeBackwardIsAnError) {
-  for (int operand = 0; operand < 3; ++operand) {
+  for (int operand = 0; operand < 4; ++operand) {
     Tensor in[] = {as_leaf(numbers({2, 5, 8}, 1)), as_leaf(numbers({2, 5, 8}, 2)), as_leaf(numbers({2, 5, 8}, 3))};
-    Tensor copies[] = {in[0] * 1, in[1] * 1, in[2] * 1};
-    const Tensor y = scaled_dot_product_attention(copies[0], copies[1], copies[2]);
+    Tensor copies[] = {in[0] * 1, in[1] * 1, in[2] * 1, numbers({5, 5}, 4)};
+    const Tensor y = scaled_dot_product_attention(copies[0], copies[1], copies[2], {.attn_mask = copies[3]});
     copies[operand].detach().add_(1);
     EXPECT_ERROR(sum(y).backward(), "attention: a tensor needed for its gradient was changed in place");
+  }
+}
+
+TEST_F(AttentionTest, OneOperandAloneMayNeedAGradient) {
+  for (std::size_t needed = 0; needed < 3; ++needed) {
+    Tensor in[3], again[3];
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Tensor x = numbers({2, 5, 8}, static_cast<int>(i + 1));
+      in[i] = i == needed ? as_leaf(x) : x;
+      again[i] = i == needed ? as_leaf(x) : x;
+    }
+    sum(square(scaled_dot_product_attention(in[0], in[1], in[2]))).backward();
+    sum(square(matmul(attention_weights(again[0], again[1]), again[2]))).backward();
+    expect_close(values(in[needed].grad()), values(again[needed].grad()));
   }
 }
 
