@@ -44,7 +44,7 @@ class MultiheadAttention : public Module {
   // need_weights=True; attend() is need_weights=False.
   std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const MultiheadMasks& masks = {});
-  // Returns only the output.
+  // Returns only the output, in one pass where it can, so that the last digits may be others than those of forward().
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const MultiheadMasks& masks = {});
   // Attends from x to itself, without a mask.
   Tensor forward(const Tensor& x) override { return attend(x, x, x); }

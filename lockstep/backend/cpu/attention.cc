@@ -26,7 +26,7 @@ using kernels::AttentionBackward;
 // vector. A panel is as many queries as a tile of the kernels has columns.
 constexpr std::int64_t kPanel = kTileColumns;
 // Queries and keys are computed in blocks of as many.
-constexpr std::int64_t kQueries = kTerms, kKeys = kTerms, kPanels = kQueries / kPanel;
+constexpr std::int64_t kQueries = kTerms, kKeys = kTerms;
 // From a key to the next in a block of scores: some more than its queries, to spread over the first-level cache's sets.
 constexpr std::int64_t kScoreRow = kQueries + kBlock;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -11,12 +11,12 @@ namespace lockstep::cpu {
 namespace {
 
 #if defined(__x86_64__)
-// GCC's code for loops over philox() takes two to five times as long: it multiplies all 64 bits, in three steps,
+// GCC's code for loops over philox() takes two to three times as long: it multiplies all 64 bits, in three steps,
 // although the upper halves are zero. Here a vector holds the same word of several blocks, in the lower halves of its
 // lanes. The upper halves hold remains, which vpmuludq ignores.
-struct Multipliers {
+struct RoundKeys {
   std::uint32_t k0, k1;
-  explicit Multipliers(RandomKey key)
+  explicit RoundKeys(RandomKey key)
       : k0(static_cast<std::uint32_t>(key.seed)), k1(static_cast<std::uint32_t>(key.seed >> 32)) {}
   void next() { k0 += 0x9E3779B9, k1 += 0xBB67AE85; }
 };
@@ -33,7 +33,7 @@ struct Words8 {
 }
 [[gnu::target("avx512f")]] inline Words8 philox8(RandomKey key, __m512i number) {
   Words8 w{number, _mm512_srli_epi64(number, 32), broadcast8(key.stream), broadcast8(key.stream >> 32)};
-  Multipliers k(key);
+  RoundKeys k(key);
   for (int round = 0; round < kRounds; ++round, k.next()) {
     const __m512i a = _mm512_mul_epu32(broadcast8(0xD2511F53), w.x0),
                   b = _mm512_mul_epu32(broadcast8(0xCD9E8D57), w.x2);
@@ -83,7 +83,7 @@ struct Words4 {
 }
 [[gnu::target("avx2")]] inline Words4 philox4(RandomKey key, __m256i number) {
   Words4 w{number, _mm256_srli_epi64(number, 32), broadcast4(key.stream), broadcast4(key.stream >> 32)};
-  Multipliers k(key);
+  RoundKeys k(key);
   for (int round = 0; round < kRounds; ++round, k.next()) {
     const __m256i a = _mm256_mul_epu32(broadcast4(0xD2511F53), w.x0),
                   b = _mm256_mul_epu32(broadcast4(0xCD9E8D57), w.x2);
