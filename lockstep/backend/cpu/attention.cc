@@ -8,9 +8,10 @@
 
 #include "lockstep/backend/cpu/draws.h"
 #include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/backend/cpu/f32_runs.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/families.h"
-#include "lockstep/backend/cpu/transpose4.h"
+#include "lockstep/backend/cpu/transpose.h"
 #include "lockstep/backend/cpu/vector_math.h"
 #include "lockstep/backend/cpu/vectorize.h"
 #include "lockstep/backend/random.h"
@@ -48,41 +49,17 @@ Pairs pairs_of(std::int64_t x, std::int64_t y) {
   return pairs;
 }
 
-// y[r, j] (+)= the sum over `terms` of x[r, t] w[t, j] for the columns j of a tile, in runs of kTerms.
-void multiply(RowProduct p, std::int64_t terms, bool accumulate) {
-  for (std::int64_t t = 0; t < terms;) {
-    const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-    p.steps = kRunSteps.data();
-    p.step_count = whole > 0 ? whole / kBlock : 1;
-    p.terms = whole > 0 ? kBlock : run;
-    p.accumulate = accumulate || t > 0;
-    f32_kernels().row_product(p);
-    t += run, p.x += run, p.w += run * kTileColumns;
-  }
-}
-
 // to[t * kPanel + i] = factor * from[i * row + t] for `count` rows of a panel; the others are 0.
 void pack_panel(const float* from, std::int64_t row, std::int64_t count, std::int64_t terms, float factor, float* to) {
   count = std::min(count, kPanel);
   if (count < kPanel) std::fill_n(to, terms * kPanel, 0.f);
-  std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    std::int64_t t = 0;
-    for (; t + 4 <= terms; t += 4) transpose4(from + i * row + t, row, to + t * kPanel + i, kPanel);
-    for (; t < terms; ++t) {
-      for (std::int64_t r = i; r < i + 4; ++r) to[t * kPanel + r] = from[r * row + t];
-    }
-  }
-  for (; i < count; ++i) {
-    for (std::int64_t t = 0; t < terms; ++t) to[t * kPanel + i] = from[i * row + t];
-  }
+  transpose(from, row, count, terms, to, kPanel);
   if (factor != 1) vectorized([&] { vector_loop(0, terms * kPanel, [&](std::int64_t n) { to[n] *= factor; }); });
 }
 
 // The reverse, times a factor of each row.
 void unpack_panel(float* from, std::int64_t terms, const float* factors, std::int64_t count, float* to,
                   std::int64_t row) {
-  count = std::min(count, kPanel);
   if (factors) {
     vectorized([&] {
       for (std::int64_t t = 0; t < terms; ++t) {
@@ -90,17 +67,7 @@ void unpack_panel(float* from, std::int64_t terms, const float* factors, std::in
       }
     });
   }
-  std::int64_t t = 0;
-  for (; t + 4 <= terms; t += 4) {
-    std::int64_t i = 0;
-    for (; i + 4 <= count; i += 4) transpose4(from + t * kPanel + i, kPanel, to + i * row + t, row);
-    for (; i < count; ++i) {
-      for (std::int64_t d = t; d < t + 4; ++d) to[i * row + d] = from[d * kPanel + i];
-    }
-  }
-  for (; t < terms; ++t) {
-    for (std::int64_t i = 0; i < count; ++i) to[i * row + t] = from[t * kPanel + i];
-  }
+  transpose(from, kPanel, terms, std::min(count, kPanel), to, row);
 }
 
 // Packs `count` rows of a block as the weights of row_product, by tiles of 32 of their columns; 0 beyond rows and
@@ -139,15 +106,15 @@ class Scores {
   // s[key][query] = the scores of a panel in units of ln 2, with q packed and scaled. `rows`: the keys' offsets in s.
   void scores(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, const float* q, float* s,
               const Rows& rows) const {
-    multiply({.x = key(head, first),
-              .x_rows = key_rows_.data(),
-              .y = s,
-              .y_rows = rows.data(),
-              .rows = count,
-              .y_block = kBlock,
-              .w = q,
-              .blocks = 2},
-             depth_, false);
+    multiply_runs({.x = key(head, first),
+                   .x_rows = key_rows_.data(),
+                   .y = s,
+                   .y_rows = rows.data(),
+                   .rows = count,
+                   .y_block = kBlock,
+                   .w = q,
+                   .blocks = 2},
+                  depth_);
     const std::int64_t lanes = std::min(kPanel, queries_ - query);
     if (rule_.mask) add_mask(head, query, first, count, lanes, s, rows);
     if (!rule_.causal) return;
@@ -445,15 +412,15 @@ class Backward : Scores {
       float *const p = w.p + i, *const ds = w.ds + i;
       if (count > 0) {
         scores(w.head, w.query + i, first, count, w.q + i * depth_, p, score_rows_);
-        multiply({.x = v_ + (w.head / shared_ * keys_ + first) * width_,
-                  .x_rows = value_rows_.data(),
-                  .y = ds,
-                  .y_rows = score_rows_.data(),
-                  .rows = count,
-                  .y_block = kBlock,
-                  .w = w.dy + i * width_,
-                  .blocks = 2},
-                 width_, false);
+        multiply_runs({.x = v_ + (w.head / shared_ * keys_ + first) * width_,
+                       .x_rows = value_rows_.data(),
+                       .y = ds,
+                       .y_rows = score_rows_.data(),
+                       .rows = count,
+                       .y_block = kBlock,
+                       .w = w.dy + i * width_,
+                       .blocks = 2},
+                      width_);
         std::uint32_t drawn[kKeys * kPanel];
         if (drops()) draw_kept(w.head, w.query + i, first, count, drawn);
         gradients(count, p, ds, drops() ? drawn : nullptr, w.largest + i, w.inverse + i, w.delta + i);
@@ -550,18 +517,19 @@ class Backward : Scores {
     for (std::int64_t column = 0; column < size; column += kTileColumns) {
       const std::int64_t width = std::min(kTileColumns, size - column);
       float* const y = in_place ? to + column : w.rows;
-      multiply({.x = x + k * kScoreRow + skipped,
-                .x_rows = score_rows_.data(),
-                .y = y,
-                .y_rows = (!in_place        ? packed_rows_
-                           : size == depth_ ? key_rows_
-                                            : value_rows_)
-                              .data(),
-                .rows = count,
-                .y_block = kBlock,
-                .w = columns + column * rows + skipped * kTileColumns,
-                .blocks = blocks_of(width)},
-               terms, in_place && !fresh);
+      multiply_runs({.x = x + k * kScoreRow + skipped,
+                     .x_rows = score_rows_.data(),
+                     .y = y,
+                     .y_rows = (!in_place        ? packed_rows_
+                                : size == depth_ ? key_rows_
+                                                 : value_rows_)
+                                   .data(),
+                     .rows = count,
+                     .y_block = kBlock,
+                     .w = columns + column * rows + skipped * kTileColumns,
+                     .blocks = blocks_of(width),
+                     .accumulate = in_place && !fresh},
+                    terms);
       for (std::int64_t j = 0; !in_place && j < count; ++j) {
         float* const row = to + j * size + column;
         for (std::int64_t c = 0; c < width; ++c) row[c] = (fresh ? 0.f : row[c]) + y[j * kPanel + c];

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/backend/cpu/f32_pack.h"
-#include "lockstep/backend/cpu/transpose4.h"
+#include "lockstep/backend/cpu/transpose.h"
 #include "lockstep/backend/cpu/vectorize.h"
 
 namespace lockstep::cpu {
@@ -48,25 +48,6 @@ std::int64_t thin_weights(const ConvGroup& p) { return round_up(p.columns.taps *
 // Returns the number of tiles in which a row's pixels are computed. Each tile reads 32 columns.
 std::int64_t row_tiles(const ConvAxis& a) { return ceil_div(a.output, kTileColumns - a.span()); }
 
-// to[i * to_stride + j] = from[i + j * from_stride] for `rows` i and `columns` j.
-void transpose(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
-               std::int64_t columns) {
-  constexpr std::int64_t kSide = 4;
-  std::int64_t i = 0;
-  if (columns >= kSide) {
-    for (; i + kSide <= rows; i += kSide) {
-      // The last square overlaps the one before.
-      for (std::int64_t j = 0; j < columns; j += kSide) {
-        const std::int64_t at = std::min(j, columns - kSide);
-        transpose4(from + i + at * from_stride, from_stride, to + i * to_stride + at, to_stride);
-      }
-    }
-  }
-  for (; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) to[i * to_stride + j] = from[i + j * from_stride];
-  }
-}
-
 // to[c * to_stride + x] = channel c of the image's pixel first + x, for `count` x.
 void copy_channels(const StridedImages& image, std::int64_t first, std::int64_t count, float* to,
                    std::int64_t to_stride) {
@@ -74,7 +55,7 @@ void copy_channels(const StridedImages& image, std::int64_t first, std::int64_t 
     const std::int64_t channels = std::min(kBlock, image.channels - c);
     const float* const block = image.f32() + first * image.pixel + offset_of(image, c);
     if (image.pixel > 1) {
-      transpose(block, image.pixel, to, to_stride, channels, count);
+      transpose(block, image.pixel, count, channels, to, to_stride);
     } else {
       for (std::int64_t i = 0; i < channels; ++i) std::copy_n(block + i * image.channel, count, to + i * to_stride);
     }

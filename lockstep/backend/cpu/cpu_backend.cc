@@ -10,7 +10,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
-      : Backend({.elementwise = cpu::with_f16(make_cpu_elementwise()),
+      : Backend({.elementwise = make_cpu_elementwise(),
                  .copy = cpu::with_f16(make_cpu_copy()),
                  .index = cpu::with_f16(make_cpu_index()),
                  .reduce = cpu::with_f16(make_cpu_reduce()),

@@ -1,4 +1,4 @@
-// Adds f16 to kernels that lack it: operands are copied to f32, the f32 kernel runs, and its output is rounded to f16.
+// Adds f16 to families that lack it: operands are copied to f32, the f32 kernel runs, and its output is rounded to f16.
 // The results equal those of loops that load f16 and compute in f32. No CPU multiplies f16 faster than f32.
 #pragma once
 
@@ -9,7 +9,6 @@
 
 #include "lockstep/backend/copy.h"
 #include "lockstep/backend/cpu/vectorize.h"
-#include "lockstep/backend/elementwise.h"
 #include "lockstep/backend/index.h"
 #include "lockstep/backend/random.h"
 
@@ -17,9 +16,6 @@ namespace lockstep::cpu {
 
 // Kernels that move elements know f16, and uniform numbers, which have as many bits as their type.
 inline bool knows_f16(const auto&) { return false; }
-inline bool knows_f16(const kernels::Where&) { return true; }
-inline bool knows_f16(const kernels::Fill&) { return true; }
-inline bool knows_f16(const kernels::Arange&) { return true; }
 inline bool knows_f16(const kernels::Copy& c) { return c.x.dtype == c.y.dtype; }
 inline bool knows_f16(const kernels::CopyStrided&) { return true; }
 inline bool knows_f16(const kernels::Take&) { return true; }

@@ -5,9 +5,10 @@
 #include <cstring>
 
 #include "lockstep/backend/cpu/f32_pack.h"
+#include "lockstep/backend/cpu/f32_runs.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/strided_images.h"
-#include "lockstep/backend/cpu/transpose4.h"
+#include "lockstep/backend/cpu/transpose.h"
 
 namespace lockstep {
 namespace cpu {
@@ -120,18 +121,14 @@ class Product {
   }
   // Copies rows of a transposed f32 matrix: adjacent rows are adjacent in memory.
   void transpose_rows(const StridedImages& from, float* to) const {
-    const std::int64_t row = copied_row(), rows = from.pixels / 4 * 4, terms = from.channels / 4 * 4;
-    for (std::int64_t t = 0; t < terms; t += 4) {
+    constexpr std::int64_t kAhead = 8, kAtOnce = 4;
+    for (std::int64_t t = 0; t < from.channels; t += kAtOnce) {
       // The processor's prefetcher does not see that the same part of a later row follows.
-      for (std::int64_t i = t + 8; i < std::min(t + 12, terms); ++i) {
-        for (std::int64_t r = 0; r < rows; r += kBlock) __builtin_prefetch(from.f32() + i * from.channel + r);
+      for (std::int64_t i = t + kAhead; i < std::min(t + kAhead + kAtOnce, from.channels); ++i) {
+        for (std::int64_t r = 0; r < from.pixels; r += kBlock) __builtin_prefetch(from.f32() + i * from.channel + r);
       }
-      for (std::int64_t r = 0; r < rows; r += 4)
-        transpose4(from.f32() + t * from.channel + r, from.channel, to + r * row + t, row);
-    }
-    for (std::int64_t t = 0; t < from.channels; ++t) {
-      for (std::int64_t r = t < terms ? rows : 0; r < from.pixels; ++r)
-        to[r * row + t] = from.f32()[t * from.channel + r];
+      transpose(from.f32() + t * from.channel, from.channel, std::min(kAtOnce, from.channels - t), from.pixels, to + t,
+                copied_row());
     }
   }
 
@@ -148,28 +145,18 @@ class Product {
 
   void multiply(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
                 const float* bias, const float* packed, std::int64_t tile_size, float* sums) const {
-    RowProduct p{.x_rows = a_rows_.data(),
-                 .y = sums,
-                 .y_rows = c_rows_.data(),
-                 .rows = count,
-                 .y_block = kBlock,
-                 .steps = kRunSteps.data(),
-                 .blocks = blocks_of(columns)};
-    std::int64_t t = 0;
-    do {
-      // Terms that do not fill a block are a separate run. Without any terms, c is the bias or zero.
-      const std::int64_t whole = std::min(kTerms, (terms - t) / kBlock * kBlock), run = whole > 0 ? whole : terms - t;
-      p.terms = whole > 0 ? kBlock : run;
-      p.step_count = whole > 0 ? whole / kBlock : 1;
-      p.x = a + t;
-      p.w = packed + t / kBlock * kTap;
-      // The next run is of this tile or of the next one.
-      p.ahead = t + run < terms ? run * kTileColumns : tile_size - t / kBlock * kTap;
-      p.accumulate = term + t > 0;
-      t += run;
-      p.bias = term + t == k_ ? bias : nullptr;
-      f32_kernels().row_product(p);
-    } while (t < terms);
+    multiply_runs({.x = a,
+                   .x_rows = a_rows_.data(),
+                   .y = sums,
+                   .y_rows = c_rows_.data(),
+                   .rows = count,
+                   .y_block = kBlock,
+                   .w = packed,
+                   .blocks = blocks_of(columns),
+                   .ahead = tile_size,
+                   .accumulate = term > 0,
+                   .bias = term + terms == k_ ? bias : nullptr},
+                  terms);
   }
 
   StridedImages a_;

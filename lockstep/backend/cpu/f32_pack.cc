@@ -5,7 +5,7 @@
 
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/parallel_for.h"
-#include "lockstep/backend/cpu/transpose4.h"
+#include "lockstep/backend/cpu/transpose.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cpu {

@@ -2,27 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "lockstep/backend/cpu/f32_kernels.h"
+#include "lockstep/backend/cpu/f32_runs.h"
 #include "lockstep/backend/cpu/parallel_for.h"
 
 namespace lockstep::cpu {
-
-// Terms of a partial sum, which starts from zero. Affects the bits.
-inline constexpr std::int64_t kTerms = 128;
-
-// A run of kTerms terms of a row and of a packed tile, in steps of 16: row_product unrolls such steps, and prefetches
-// the weights of the next run with them.
-inline constexpr auto kRunSteps = [] {
-  std::array<Step, kTerms / kBlock> steps{};
-  for (std::size_t s = 0; s < steps.size(); ++s) {
-    const auto term = static_cast<std::int64_t>(s) * kBlock;
-    steps[s] = {term, term * kTileColumns};
-  }
-  return steps;
-}();
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t blocks_of(std::int64_t n) { return ceil_div(n, kBlock); }

@@ -1,6 +1,6 @@
 // The families of the CPU back end. Convolutions and matrix products accept every floating type: f64_kernels.h computes
-// f64, oneDNN computes bf16 if the processor multiplies it, and the f32 kernels compute the rest. The other families
-// have no f16 kernels; see f16.h.
+// f64, oneDNN computes bf16 if the processor multiplies it, and the f32 kernels compute the rest. Elementwise kernels
+// widen bf16 and f16 in pieces; see halves.h. The other families have no f16 kernels; see f16.h.
 #pragma once
 
 #include <memory>
