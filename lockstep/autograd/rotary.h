@@ -28,9 +28,9 @@ struct RotaryTables {
 RotaryTables rotary_tables(std::int64_t dim, std::int64_t positions, double base = 10000);
 
 // Replaces each pair (a, b) of the last axis by (a cos - b sin, a sin + b cos): x [.., D], cos and sin [.., D / 2],
-// which broadcast to the pairs. x with heads before positions, [N, heads, L, D], takes tables [L, D / 2]; with positions
-// before heads, [N, L, heads, D], tables [L, 1, D / 2]. bf16 and f16 are rotated in the type of the tables, and the
-// result has x's type. Throws if x is not floating or D is odd, and if the tables do not fit.
+// which broadcast to the pairs. x with heads before positions, [N, heads, L, D], takes tables [L, D / 2]; with
+// positions before heads, [N, L, heads, D], tables [L, 1, D / 2]. bf16 and f16 are rotated in the type of the tables,
+// and the result has x's type. Throws if x is not floating or D is odd, and if the tables do not fit.
 Tensor rotary_embedding(const Tensor& x, const Tensor& cos, const Tensor& sin, const RotaryOptions& options = {});
 
 }  // namespace lockstep
