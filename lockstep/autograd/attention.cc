@@ -27,6 +27,19 @@ void check_operands(const Tensor& query, const Tensor& key, const AttentionOptio
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
         "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
   check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
+  if (!options.enable_gqa) return;
+  const bool has_heads = query.dim() >= 3 && key.dim() >= 3;
+  const std::int64_t heads = has_heads ? query.size(-3) : 0, shared = has_heads ? key.size(-3) : 0;
+  check(has_heads && (heads == shared || (shared > 0 && heads % shared == 0)),
+        "attention: query {} and key {} with enable_gqa, expected [.., Hq, L, E] and [.., Hkv, S, E], where Hkv "
+        "divides Hq",
+        query, key);
+}
+
+// With enable_gqa, repeats each head of x, a key or a value, for the heads of query that share it.
+Tensor for_each_head(const Tensor& query, const Tensor& x, const AttentionOptions& options) {
+  if (!options.enable_gqa || x.size(-3) == query.size(-3)) return x;
+  return repeat_interleave(x, query.size(-3) / x.size(-3), -3);
 }
 
 double scale_of(const Tensor& query, const AttentionOptions& options) {
@@ -59,10 +72,14 @@ bool cut_alike(const Tensor& a, const Tensor& b) {
   return same_placement(a->at, b->at) && a->cut == b->cut && a->cut.axis < a.dim() - 2;
 }
 
-// Whether key (or value) has a matrix for each matrix of query, or for each group of them along axis -3.
-bool heads_fit(const Tensor& query, const Tensor& key) {
+// Whether key and value have a matrix for each matrix of query, or for each group of them along axis -3.
+bool heads_fit(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   for (int axis = 0; axis < query.dim() - 2; ++axis) {
-    if (key.size(axis) != query.size(axis) && (axis < query.dim() - 3 || key.size(axis) != 1)) return false;
+    const std::int64_t matrices = key.size(axis);
+    if (value.size(axis) != matrices) return false;
+    if (matrices == query.size(axis)) continue;
+    // check_operands() has seen that the groups of enable_gqa are equal.
+    if (axis < query.dim() - 3 || (matrices != 1 && !options.enable_gqa)) return false;
   }
   return true;
 }
@@ -102,9 +119,7 @@ bool fuses(const Tensor& query, const Tensor& key, const Tensor& value, const At
   if (autocast_dtype() || !is_f32(query) || !is_f32(key) || !is_f32(value)) return false;
   if (query.dim() < 3 || key.dim() != query.dim() || value.dim() != query.dim() || options.dropout_p == 1) return false;
   if (query.size(-2) == 0 || key.size(-2) == 0 || value.size(-1) == 0) return false;
-  if (!cut_alike(query, key) || !cut_alike(query, value) || !heads_fit(query, key) || !heads_fit(query, value) ||
-      !heads_fit(key, value))
-    return false;
+  if (!cut_alike(query, key) || !cut_alike(query, value) || !heads_fit(query, key, value, options)) return false;
   if (!heads_of_mask(query, options.attn_mask, key.size(-2))) return false;
   return std::ranges::all_of(query.devices(), [](Device d) { return ops::fuses_attention(d, DType::f32); });
 }
@@ -167,7 +182,7 @@ Tensor attention_in_one_pass(const Tensor& query, const Tensor& key, const Tenso
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   check_operands(query, key, options);
-  Tensor scores = matmul(query * scale_of(query, options), transpose(key, -2, -1));
+  Tensor scores = matmul(query * scale_of(query, options), transpose(for_each_head(query, key, options), -2, -1));
   const Shape shape = scores.shape();
   if (const Tensor mask = beside(scores, options.attn_mask); mask.defined()) {
     check(is_mask(mask.dtype()) || is_floating(mask.dtype()), "attention: mask is {}, expected bool or floating", mask);
@@ -185,17 +200,20 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
             value.size(-2) == key.size(-2),
         "attention: key {} and value {}, expected as many rows", key, value);
   check_operands(query, key, options);
-  if (fuses(query, key, value, options)) {
-    ForwardTrace* const trace = ForwardTrace::current();
-    if (!trace) return attention_in_one_pass(query, key, value, options);
-    // A trace gets the operations that attention is composed of, and the result the bits that it has without a trace.
-    const Tensor composed = matmul(attention_weights(query, key, options), value);
-    const TracePause pause;
-    const Tensor y = attention_in_one_pass(query, key, value, options);
-    trace->same(composed, y);
-    return y;
-  }
-  return matmul(attention_weights(query, key, options), value);
+  check(!options.enable_gqa || (value.dim() >= 3 && value.size(-3) == key.size(-3)),
+        "attention: key {} and value {} with enable_gqa, expected as many heads on axis -3", key, value);
+  const auto composed = [&] {
+    return matmul(attention_weights(query, key, options), for_each_head(query, value, options));
+  };
+  if (!fuses(query, key, value, options)) return composed();
+  ForwardTrace* const trace = ForwardTrace::current();
+  if (!trace) return attention_in_one_pass(query, key, value, options);
+  // A trace gets the operations that attention is composed of, and the result the bits that it has without a trace.
+  const Tensor traced = composed();
+  const TracePause pause;
+  const Tensor y = attention_in_one_pass(query, key, value, options);
+  trace->same(traced, y);
+  return y;
 }
 
 }  // namespace lockstep

@@ -18,15 +18,19 @@ struct AttentionOptions {
   bool is_causal = false;
   // Multiplies the scores; 1 / sqrt(E) if not given.
   std::optional<double> scale = {};
+  // Grouped-query attention (Ainslie et al. 2023): query [.., Hq, L, E], key and value [.., Hkv, S, ..], where Hkv
+  // divides Hq. Query head h uses head h / (Hq / Hkv), rounded down.
+  bool enable_gqa = false;
 };
 
 // softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that sees
-// no key has NaN weights.
+// no key has NaN weights. With enable_gqa: throws if there is no axis of heads, or if Hkv does not divide Hq.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
 // attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
-// On CPUs, f32 takes one pass over the keys, without weights in memory, if all operands have the same leading axes (or
-// keys and values have extent 1 on axis -3: groups of queries share them), and the mask needs no gradient.
+// On CPUs, f32 takes one pass over the keys, without weights in memory, if the mask needs no gradient and all operands
+// have the same leading axes. On axis -3, keys and values may then have extent 1 or, with enable_gqa, as many heads as
+// there are groups: queries share them without a copy. Throws if, with enable_gqa, keys and values differ in heads.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 

@@ -32,6 +32,7 @@
 #include "lockstep/autograd/pool.h"
 #include "lockstep/autograd/rearrange.h"
 #include "lockstep/autograd/reduce.h"
+#include "lockstep/autograd/rotary.h"
 #include "lockstep/autograd/shape.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/slice.h"

@@ -35,6 +35,17 @@ constexpr double plain_log(double x) {
   return n * kHigh + (2 * s + (s * z * plain_polynomial(z, c) + n * kLow));
 }
 
+// e^x for x in [-700, 700]: 2^n e^r with |r| <= log(2) / 2 and a Taylor polynomial for e^r.
+constexpr double plain_exp(double x) {
+  constexpr double kHigh = 6.93147180369123816490e-01, kLow = 1.90821492927058770002e-10;  // as in plain_log()
+  const auto n = static_cast<std::int64_t>(x / std::numbers::ln2 + (x < 0 ? -0.5 : 0.5));
+  const double r = (x - static_cast<double>(n) * kHigh) - static_cast<double>(n) * kLow;
+  const std::array<double, 12> c{1. / 2,        1. / 6,         1. / 24,         1. / 120,
+                                 1. / 720,      1. / 5040,      1. / 40320.,     1. / 362880.,
+                                 1. / 3628800., 1. / 39916800., 1. / 479001600., 1. / 6227020800.};
+  return (1 + (r + r * r * plain_polynomial(r, c))) * std::bit_cast<double>(static_cast<std::uint64_t>(n + 1023) << 52);
+}
+
 // x^n for n >= 0, by repeated squaring. Unless it underflows, the relative error is about n * 2^-53 at most.
 constexpr double plain_power(double x, std::int64_t n) {
   double y = 1;
@@ -48,10 +59,9 @@ struct UnitVector {
   double cosine, sine;
 };
 
-// The unit vector at angle `turn` / 2^32 of a full turn. The remainder within a quarter turn is exact.
-constexpr UnitVector plain_unit_vector(std::uint32_t turn) {
-  const std::uint32_t quarter = (turn + (1u << 29)) >> 30;
-  const double x = static_cast<std::int32_t>(turn - (quarter << 30)) * (2 * std::numbers::pi * 0x1p-32), z = x * x;
+// The unit vector at `quarter` quarter turns and an angle x of at most an eighth of a turn.
+constexpr UnitVector plain_unit_vector_near(std::uint32_t quarter, double x) {
+  const double z = x * x;
   const std::array<double, 8> sine{-1. / 6,         1. / 120,         -1. / 5040,           1. / 362880,
                                    -1. / 39916800., 1. / 6227020800., -1. / 1307674368000., 1. / 355687428096000.};
   const std::array<double, 8> cosine{
@@ -64,6 +74,20 @@ constexpr UnitVector plain_unit_vector(std::uint32_t turn) {
     case 2: return {-c, -s};
     default: return {s, -c};
   }
+}
+
+// The unit vector at angle `turn` / 2^32 of a full turn. The remainder within a quarter turn is exact.
+constexpr UnitVector plain_unit_vector(std::uint32_t turn) {
+  const std::uint32_t quarter = (turn + (1u << 29)) >> 30;
+  return plain_unit_vector_near(quarter,
+                                static_cast<std::int32_t>(turn - (quarter << 30)) * (2 * std::numbers::pi * 0x1p-32));
+}
+
+// The unit vector at an angle of `turns` full turns, from 0 to 2^48. The remainder within a quarter turn is exact.
+constexpr UnitVector plain_unit_vector_at(double turns) {
+  const auto quarter = static_cast<std::int64_t>(4 * turns + 0.5);
+  const double rest = turns - static_cast<double>(quarter) / 4;
+  return plain_unit_vector_near(static_cast<std::uint32_t>(quarter & 3), rest * (2 * std::numbers::pi));
 }
 
 }  // namespace lockstep

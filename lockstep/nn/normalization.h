@@ -11,7 +11,7 @@
 namespace LOCKSTEP_API lockstep {
 
 struct LayerNormOptions {
-  Shape normalized_shape;  // the extents of the last axes
+  Shape normalized_shape{};  // the extents of the last axes
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;
@@ -45,7 +45,7 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  Shape normalized_shape;
+  Shape normalized_shape{};
   std::optional<double> eps = {};  // see rms_norm()
   bool elementwise_affine = true;
 };

@@ -14,6 +14,7 @@
 #include "lockstep/nn/parameter_list.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/rotary.h"
 #include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
@@ -169,6 +170,10 @@ std::string LayerNorm::extra_repr() const {
 std::string RMSNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape),
                      options_.eps ? python(*options_.eps) : "None", python(options_.elementwise_affine));
+}
+std::string RotaryPositionalEmbeddings::extra_repr() const {
+  return fmt::format("dim={}, max_seq_len={}, base={}, interleaved={}", options_.dim, options_.max_seq_len,
+                     python(options_.base), python(options_.interleaved));
 }
 std::string GroupNorm::extra_repr() const {
   return fmt::format("{}, {}, eps={}, affine={}", options_.num_groups, options_.num_channels, python(options_.eps),

@@ -563,13 +563,29 @@ void add_lookups(py::module_& m) {
   m.def(
       "scaled_dot_product_attention",
       [](const Tensor& query, const Tensor& key, const Tensor& value, const Maybe& mask, double dropout_p, bool causal,
-         std::optional<double> scale) {
-        return scaled_dot_product_attention(
-            query, key, value,
-            {.attn_mask = tensor_or_none(mask), .dropout_p = dropout_p, .is_causal = causal, .scale = scale});
+         std::optional<double> scale, bool enable_gqa) {
+        return scaled_dot_product_attention(query, key, value,
+                                            {.attn_mask = tensor_or_none(mask),
+                                             .dropout_p = dropout_p,
+                                             .is_causal = causal,
+                                             .scale = scale,
+                                             .enable_gqa = enable_gqa});
       },
       "query"_a, "key"_a, "value"_a, "attn_mask"_a = py::none(), "dropout_p"_a = 0.0, "is_causal"_a = false,
-      py::kw_only(), "scale"_a = py::none(), released());
+      py::kw_only(), "scale"_a = py::none(), "enable_gqa"_a = false, released());
+  m.def(
+      "rotary_tables",
+      [](std::int64_t dim, std::int64_t positions, double base) {
+        const RotaryTables tables = rotary_tables(dim, positions, base);
+        return std::pair(tables.cos, tables.sin);
+      },
+      "dim"_a, "positions"_a, "base"_a = 10000.0, released());
+  m.def(
+      "rotary_embedding",
+      [](const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
+        return rotary_embedding(x, cos, sin, {.interleaved = interleaved});
+      },
+      "input"_a, "cos"_a, "sin"_a, py::kw_only(), "interleaved"_a = true, released());
 }
 
 }  // namespace

@@ -228,6 +228,29 @@ void add_layers(py::module_& m) {
         return GroupNormOptions{.num_groups = groups, .num_channels = channels, .eps = eps, .affine = affine};
       },
       "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true);
+  add_layer<FeedForward>(
+      m, "FeedForward",
+      [](std::int64_t dim, std::int64_t hidden_dim, bool bias) {
+        return FeedForwardOptions{.dim = dim, .hidden_dim = hidden_dim, .bias = bias};
+      },
+      "dim"_a, "hidden_dim"_a, "bias"_a = false);
+  auto rotary = add_layer<RotaryPositionalEmbeddings>(
+      m, "RotaryPositionalEmbeddings",
+      [](std::int64_t dim, std::int64_t max_seq_len, double base, bool interleaved) {
+        return RotaryPositionalEmbeddingsOptions{
+            .dim = dim, .max_seq_len = max_seq_len, .base = base, .interleaved = interleaved};
+      },
+      "dim"_a, "max_seq_len"_a = 4096, "base"_a = 10000.0, "interleaved"_a = true);
+  rotary.def(
+      "forward",
+      [](RotaryPositionalEmbeddings& self, const Tensor& x,
+         const std::optional<std::variant<Tensor, std::int64_t>>& input_pos) {
+        if (!input_pos) return self.forward(x);
+        const auto* const places = std::get_if<Tensor>(&*input_pos);
+        return places ? self.forward(x, *places) : self.forward(x, std::get<std::int64_t>(*input_pos));
+      },
+      "x"_a, "input_pos"_a = py::none(), released(),
+      "input_pos: the position of the first token, or of each as int64 [L] or [.., L].");
 
   add_max_pool<MaxPool1d, 1>(m, "MaxPool1d");
   add_max_pool<MaxPool2d, 2>(m, "MaxPool2d");

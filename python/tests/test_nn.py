@@ -1,5 +1,6 @@
 import copy
 import gc
+import math
 import weakref
 from collections import OrderedDict
 
@@ -1299,3 +1300,59 @@ def test_a_weight_may_be_of_two_modules():
     x = torch.ones(2, 4)
     (a(x) + b(x)).sum().backward()
     assert a.weight.grad.tolist() == [[4.0] * 4] * 4
+
+
+def test_attention_of_groups_repeats_the_heads_of_keys():
+    torch.manual_seed(0)
+    for heads in (1, 2, 4):
+        q, k, v = (torch.randn(2, n, 5, 8).requires_grad_() for n in (4, heads, heads))
+        all_k, all_v = (x.detach().repeat_interleave(4 // heads, 1) for x in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        assert torch.allclose(y, F.scaled_dot_product_attention(q, all_k, all_v, is_causal=True), atol=1e-6)
+        y.sum().backward()
+        assert k.grad.shape == k.shape and v.grad.shape == v.shape
+    with pytest.raises(torch.Error, match="where Hkv divides Hq"):
+        F.scaled_dot_product_attention(torch.ones(1, 4, 2, 2), torch.ones(1, 3, 2, 2), torch.ones(1, 3, 2, 2),
+                                       enable_gqa=True)
+
+
+def rotated(x, interleaved, base=10000.0):
+    """The formula for one vector at positions 0, 1, ...: rows of x."""
+    rows = []
+    for p, row in enumerate(x.tolist()):
+        out, half = list(row), len(row) // 2
+        for i in range(half):
+            a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + half)
+            angle = p * base ** (-2 * i / len(row))
+            out[a] = row[a] * math.cos(angle) - row[b] * math.sin(angle)
+            out[b] = row[a] * math.sin(angle) + row[b] * math.cos(angle)
+        rows.append(out)
+    return torch.tensor(rows)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_rotary_embeddings_follow_the_formula(interleaved):
+    torch.manual_seed(0)
+    x = torch.randn(6, 8)
+    expected = rotated(x, interleaved)
+    cos, sin = F.rotary_tables(8, 6)
+    assert torch.allclose(F.rotary_embedding(x, cos, sin, interleaved=interleaved), expected, atol=1e-5)
+    rope = nn.RotaryPositionalEmbeddings(8, max_seq_len=6, interleaved=interleaved)
+    assert rope.dim == 8 and rope.max_seq_len == 6 and rope.state_dict() == {}
+    heads = x.reshape(1, 6, 1, 8)
+    assert torch.allclose(rope(heads).reshape(6, 8), expected, atol=1e-5)
+    # A cache has the keys before position 4.
+    assert rope(heads[:, 4:], input_pos=4).tolist() == rope(heads)[:, 4:].tolist()
+    assert rope(heads[:, 4:], input_pos=torch.tensor([4, 5])).tolist() == rope(heads)[:, 4:].tolist()
+    with pytest.raises(torch.Error, match="2 positions from 5 on, expected them in the 6 of max_seq_len"):
+        rope(heads[:, 4:], input_pos=5)
+
+
+def test_feed_forward_is_swiglu():
+    layer = nn.FeedForward(4, 6)
+    assert list(layer.state_dict()) == ["gate_proj.weight", "up_proj.weight", "down_proj.weight"]
+    x = torch.randn(3, 4)
+    expected = layer.down_proj(F.silu(layer.gate_proj(x)) * layer.up_proj(x))
+    assert layer(x).tolist() == expected.tolist()
+    assert copy.deepcopy(layer)(x).tolist() == expected.tolist()
+    assert layer.gate_proj.bias is None and nn.FeedForward(4, 6, bias=True).down_proj.bias.shape == (4,)

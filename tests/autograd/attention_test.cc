@@ -1,9 +1,12 @@
 // Attention in one pass beside the operations that it is composed of.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
+#include "tests/task_names.h"
 
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/forward_trace.h"
@@ -18,6 +21,7 @@ struct Case {
   Shape query, key, value, mask;
   bool causal = false, hides = false;
   double dropout = 0;
+  bool grouped = false;  // enable_gqa
 };
 const std::vector<Case> kCases{
     {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {}},
@@ -28,6 +32,13 @@ const std::vector<Case> kCases{
     {{4, 5, 8}, {4, 7, 8}, {4, 7, 8}, {5, 7}, true, false, 0.3},
     {{4, 2, 6, 8}, {4, 2, 8, 8}, {4, 2, 8, 8}, {}, false, false, 0.5},
     {{4, 2, 3, 5, 8}, {4, 2, 1, 7, 8}, {4, 2, 1, 7, 8}, {}, true},  // groups of queries share keys
+    {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 1, 7, 6}, {}},                 // values alone are shared: composed
+    {{4, 8, 5, 8}, {4, 1, 7, 8}, {4, 1, 7, 6}, {}, false, false, 0, true},
+    {{4, 8, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {5, 7}, true, true, 0, true},
+    {{4, 4, 150, 16}, {4, 2, 150, 16}, {4, 2, 150, 16}, {}, true, false, 0, true},
+    {{4, 8, 5, 8}, {4, 4, 7, 8}, {4, 4, 7, 8}, {8, 5, 7}, false, false, 0, true},  // a mask for each head: composed
+    {{4, 8, 5, 8}, {4, 8, 7, 8}, {4, 8, 7, 8}, {}, false, false, 0, true},
+    {{4, 4, 6, 8}, {4, 2, 8, 8}, {4, 2, 8, 8}, {}, false, false, 0.5, true},
 };
 
 class AttentionTest : public ::testing::Test {
@@ -56,14 +67,19 @@ class AttentionTest : public ::testing::Test {
       return rows.empty() ? as_leaf(x) : as_leaf(cut(x, rows, devices));
     };
     Tensor q = operand(c.query, 1), k = operand(c.key, 2), v = operand(c.value, 3);
-    AttentionOptions options{.dropout_p = c.dropout, .is_causal = c.causal};
+    AttentionOptions options{.dropout_p = c.dropout, .is_causal = c.causal, .enable_gqa = c.grouped};
     if (c.mask.dim() > 0) {
       options.attn_mask = numbers(c.mask, 4);
       // Not all keys of a query: a bool mask shows those of the upper half, and the first.
       if (c.hides) options.attn_mask = gt(options.attn_mask, -0.5);
     }
-    const Tensor y =
-        composed ? matmul(attention_weights(q, k, options), v) : scaled_dot_product_attention(q, k, v, options);
+    Tensor y;
+    if (composed) {
+      const Tensor repeated = c.grouped ? repeat_interleave(v, c.query[-3] / c.value[-3], -3) : v;
+      y = matmul(attention_weights(q, k, options), repeated);
+    } else {
+      y = scaled_dot_product_attention(q, k, v, options);
+    }
     const Tensor dy = operand(y.shape(), 5).detach();
     backward({&y, 1}, {&dy, 1});
     return {values(y), values(q.grad()), values(k.grad()), values(v.grad())};
@@ -92,6 +108,60 @@ TEST_F(AttentionTest, HasTheSameBitsOnAnyNumberOfDevices) {
     const Result one = run(kCases[i], false, {1, 1, 2}, 1);
     for (const int devices : {2, 3}) EXPECT_TRUE(run(kCases[i], false, {1, 1, 2}, devices) == one) << devices;
   }
+}
+
+// A plain loop in f64.
+TEST_F(AttentionTest, GroupsOfHeadsShareAKey) {
+  constexpr std::int64_t kSamples = 2, kHeads = 4, kQueries = 3, kKeys = 5, kSize = 4;
+  const Tensor q = numbers({kSamples, kHeads, kQueries, kSize}, 1);
+  const std::vector<double> query = values(q);
+  const auto at = [](const std::vector<double>& x, std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
+  for (const std::int64_t shared : {1, 2, 4}) {
+    const Tensor k = numbers({kSamples, shared, kKeys, kSize}, 2), v = numbers({kSamples, shared, kKeys, kSize}, 3);
+    const std::vector<double> key = values(k), value = values(v);
+    std::vector<double> expected;
+    for (std::int64_t row = 0; row < kSamples * kHeads * kQueries; ++row) {
+      const std::int64_t n = row / kQueries / kHeads, head = row / kQueries % kHeads;
+      const std::int64_t first = (n * shared + head / (kHeads / shared)) * kKeys;
+      std::vector<double> y(kSize);
+      double total = 0;
+      for (std::int64_t j = first; j < first + kKeys; ++j) {
+        double score = 0;
+        for (std::int64_t e = 0; e < kSize; ++e) score += at(query, row * kSize + e) * at(key, j * kSize + e);
+        const double weight = std::exp(score / 2);  // sqrt(kSize)
+        total += weight;
+        for (std::int64_t e = 0; e < kSize; ++e) y[static_cast<std::size_t>(e)] += weight * at(value, j * kSize + e);
+      }
+      for (const double x : y) expected.push_back(x / total);
+    }
+    SCOPED_TRACE(shared);
+    expect_close(values(scaled_dot_product_attention(q, k, v, {.enable_gqa = true})), expected);
+    expect_close(
+        values(matmul(attention_weights(q, k, {.enable_gqa = true}), repeat_interleave(v, kHeads / shared, 1))),
+        expected);
+  }
+}
+
+TEST_F(AttentionTest, GroupsOfHeadsTakeOnePass) {
+  const Tensor q = numbers({2, 4, 5, 8}, 1), k = numbers({2, 2, 5, 8}, 2);
+  const std::vector<std::string> names = task_names(
+      runtime_.engine(), [&] { scaled_dot_product_attention(q, k, k, {.is_causal = true, .enable_gqa = true}); });
+  EXPECT_EQ(names, std::vector<std::string>{"attention"});
+}
+
+TEST_F(AttentionTest, HeadsThatAreNoGroupsAreAnError) {
+  const Tensor q = numbers({2, 6, 5, 8}, 1), k = numbers({2, 4, 5, 8}, 2), three = numbers({2, 3, 5, 8}, 3);
+  const AttentionOptions grouped{.enable_gqa = true};
+  EXPECT_ERROR(scaled_dot_product_attention(q, k, k, grouped),
+               "attention: query [2, 6, 5, 8] f32 on cpu:0 and key [2, 4, 5, 8] f32 on cpu:0 with enable_gqa, expected "
+               "[.., Hq, L, E] and [.., Hkv, S, E], where Hkv divides Hq");
+  EXPECT_ERROR(attention_weights(three, q, grouped), "where Hkv divides Hq");
+  EXPECT_ERROR(attention_weights(numbers({5, 8}, 1), numbers({5, 8}, 2), grouped), "where Hkv divides Hq");
+  EXPECT_ERROR(scaled_dot_product_attention(q, three, q, grouped),
+               "attention: key [2, 3, 5, 8] f32 on cpu:0 and value [2, 6, 5, 8] f32 on cpu:0 with enable_gqa, expected "
+               "as many heads on axis -3");
+  // Without the option, as in PyTorch.
+  EXPECT_ERROR(scaled_dot_product_attention(q, three, three), "matmul");
 }
 
 TEST_F(AttentionTest, AChangeOfAnOperandBeforeBackwardIsAnError) {

@@ -145,7 +145,8 @@ std::vector<Differentiable> sliding_windows() {
 }
 
 std::vector<Differentiable> attention() {
-  return {{"ScaledDotProductAttention", [](Random& r) {
+  return {{"ScaledDotProductAttention",
+           [](Random& r) {
              const std::int64_t heads = r.integer(1, 2), length = r.integer(2, 4), keys = r.integer(2, 4);
              const bool causal = r.integer(0, 1) == 1, floating = r.integer(0, 1) == 1, mask = r.integer(0, 1) == 1;
              return Problem{{{.shape = {2, heads, length, 3}, .low = -2, .high = 2},
@@ -161,6 +162,26 @@ std::vector<Differentiable> attention() {
                               const Tensor y = scaled_dot_product_attention(in[0], in[1], in[2], options);
                               return floating ? y : y + sum(in[3]);
                             }};
+           }},
+          {"GroupedQueryAttention",
+           [](Random& r) {
+             const std::int64_t heads = r.integer(1, 2), group = r.integer(2, 3), keys = r.integer(2, 4);
+             const bool causal = r.integer(0, 1) == 1;
+             return Problem{{{.shape = {2, heads * group, 3, 3}, .low = -2, .high = 2},
+                             {.shape = {2, heads, keys, 3}, .low = -2, .high = 2},
+                             {.shape = {2, heads, keys, 2}}},
+                            [=](In in) {
+                              return scaled_dot_product_attention(in[0], in[1], in[2],
+                                                                  {.is_causal = causal, .enable_gqa = true});
+                            }};
+           }},
+          {"RotaryEmbedding", [](Random& r) {
+             const std::int64_t length = r.integer(1, 3), heads = r.integer(1, 2), pairs = r.integer(1, 3);
+             const bool interleaved = r.integer(0, 1) == 1;
+             return Problem{{{.shape = {2, length, heads, 2 * pairs}},
+                             {.shape = {length, 1, pairs}, .master = true},
+                             {.shape = {length, 1, pairs}, .master = true}},
+                            [=](In in) { return rotary_embedding(in[0], in[1], in[2], {.interleaved = interleaved}); }};
            }}};
 }
 

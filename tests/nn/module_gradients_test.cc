@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/nn/attention.h"
+#include "lockstep/nn/feed_forward.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/transformer.h"
@@ -78,6 +79,11 @@ TEST_F(ModuleGradientsTest, CausalMultiheadAttention) {
   MultiheadAttention attention({.embed_dim = 4, .num_heads = 2, .batch_first = true});
   expect_gradients(attention, {{2, 3, 4}},
                    [&](const In& in) { return attention.attend(in[0], in[0], in[0], {.is_causal = true}); });
+}
+
+TEST_F(ModuleGradientsTest, FeedForward) {
+  FeedForward layer({.dim = 4, .hidden_dim = 6});
+  expect_gradients(layer, {{2, 3, 4}}, [&](const In& in) { return layer(in[0]); });
 }
 
 TEST_F(ModuleGradientsTest, TransformerEncoderLayer) {

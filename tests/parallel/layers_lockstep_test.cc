@@ -2,6 +2,7 @@
 // device.
 #include <gtest/gtest.h>
 
+#include "examples/llama.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
@@ -157,6 +158,15 @@ INSTANTIATE_TEST_SUITE_P(
                             [] {
                               return std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{
                                   .vocab_size = kVocabulary, .embedding_dim = 4, .hidden_size = 5});
+                            }},
+                      Named{"Llama",
+                            [] {
+                              return std::make_unique<llama::Llama>(llama::LlamaOptions{.vocab_size = kVocabulary,
+                                                                                        .dim = 8,
+                                                                                        .hidden_dim = 12,
+                                                                                        .n_layers = 2,
+                                                                                        .n_heads = 4,
+                                                                                        .n_kv_heads = 2});
                             }},
                       Named{"Reader", [] { return std::make_unique<Reader>(); }},
                       Named{"Painter", [] { return std::make_unique<Painter>(); }}),
