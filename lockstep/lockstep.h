@@ -3,6 +3,7 @@
 
 // Tensors and gradients.
 #include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/checkpoint.h"
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/dlpack.h"
 #include "lockstep/autograd/function.h"

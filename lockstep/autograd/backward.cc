@@ -12,6 +12,7 @@
 #include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/recomputation.h"
 #include "lockstep/autograd/tensor_hooks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
@@ -51,6 +52,7 @@ class BackwardWalk {
 
   // Gives edges their targets back if leaves were captured or the graph is kept, even if add_root() throws.
   ~BackwardWalk() {
+    put_back();
     if (retain_graph_ || !captured_leaves_.empty()) restore();
   }
   BackwardWalk(const BackwardWalk&) = delete;
@@ -121,10 +123,12 @@ class BackwardWalk {
     }
     roots_.clear();
     for (std::size_t i = 0; i < nodes_.size();) {
+      if (!unused_.contains(nodes_[i].get())) recompute(*nodes_[i]);
       // Nodes that do not mix shards run one shard after the other, while that shard's memory is still in the cache.
       std::size_t end = i;
-      while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at &&
-             !captured_nodes_.contains(nodes_[end].get()) && !hooked_.contains(nodes_[end].get())) {
+      while (end < nodes_.size() && !nodes_[end]->recomputation && is_cut(*nodes_[end]) &&
+             nodes_[end]->at == nodes_[i]->at && !captured_nodes_.contains(nodes_[end].get()) &&
+             !hooked_.contains(nodes_[end].get())) {
         ++end;
       }
       if (end == i) {
@@ -157,7 +161,7 @@ class BackwardWalk {
   }
 
  private:
-  static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
+  static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.has_mix(); }
 
   // Origin of the backward function of a node and of the sums of its results: they do not depend on the layout.
   static ops::Origin origin_of(const Node& node) { return {node.module, ops::Origin::Direction::backward}; }
@@ -300,7 +304,7 @@ class BackwardWalk {
     for (const auto& node : nodes_) {
       if (unused_.contains(node.get())) continue;
       const bool of_shard = node->kind == Kind::whole && node->at;
-      const bool batch = node->mix || node->kind == Kind::cut || of_shard || by_shard.contains(node.get());
+      const bool batch = node->has_mix() || node->kind == Kind::cut || of_shard || by_shard.contains(node.get());
       for (const Edge& input : node->inputs) count_edge(input, batch, by_shard);
     }
   }
@@ -350,7 +354,34 @@ class BackwardWalk {
     for (const Edge& edge : node.inputs) {
       if (edge.target && !edge.target->node) settle(edge.target);
     }
-    if (!retain_graph_) node.clear();
+    // A checkpoint computes the rest of a kept graph again, too: the graph then takes no more memory than before.
+    if (!retain_graph_ || recomputed_.contains(&node)) node.clear();
+    if (!retain_graph_) recomputed_.erase(&node);
+  }
+
+  // Gives the nodes of the node's checkpoint their backward functions. Their places in the walk, and so the order of
+  // all sums, are those of a graph without checkpoints.
+  void recompute(const Node& node) {
+    // Once for each checkpoint in which the node was made.
+    while (const std::shared_ptr<Recomputation> from = node.recomputation) {
+      // The outermost checkpoint keeps its place here.
+      for (auto& each : from->waiting()) {
+        const std::size_t place = each->place;
+        const Node* const key = each.get();
+        recomputed_.try_emplace(key, Recomputed{std::move(each), from, place});
+      }
+      from->repeat();
+    }
+  }
+
+  // Nodes that the walk has not consumed wait for their checkpoint again, and give the memory back.
+  void put_back() {
+    for (auto& [key, each] : recomputed_) {
+      each.node->clear();
+      each.node->recomputation = std::move(each.from);
+      each.node->place = each.place;
+    }
+    recomputed_.clear();
   }
 
   Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
@@ -505,6 +536,13 @@ class BackwardWalk {
   // Results with hooks, by node.
   std::unordered_map<const Node*, std::vector<std::shared_ptr<GradMeta>>> hooked_;
   std::vector<std::pair<Edge*, std::shared_ptr<GradMeta>>> pruned_;
+  // Nodes that got their backward functions from a checkpoint and still have them, or will get them again.
+  struct Recomputed {
+    std::shared_ptr<Node> node;
+    std::shared_ptr<Recomputation> from;
+    std::size_t place;
+  };
+  std::unordered_map<const Node*, Recomputed> recomputed_;
 };
 
 }  // namespace

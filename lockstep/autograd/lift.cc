@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/elementwise.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -288,6 +290,7 @@ Tensor lifted(std::string_view name, const Placed& placed, Inputs given, bool is
     case Kind::whole: y = placed.at ? shard_tensor(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
   }
   DtypeWatch::note(y.dtype());
+  CheckpointScope::read(name, {inputs.data(), inputs.size()});
   if (ForwardTrace* const trace = ForwardTrace::current()) {
     trace->operation(name, {inputs.data(), inputs.size()}, {&y, 1}, traits());
   }

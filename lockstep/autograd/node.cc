@@ -4,8 +4,10 @@
 #include <atomic>
 #include <utility>
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/recomputation.h"
 #include "lockstep/ops/origin.h"
 
 namespace lockstep {
@@ -31,6 +33,7 @@ Array PartPass::destination(std::size_t input, Device device) const {
 void Node::clear() {
   parts.clear();
   mix = nullptr;
+  recomputation = nullptr;
 }
 
 Node::~Node() {
@@ -93,6 +96,7 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
   }
   node->kind = outputs[0]->kind;
   node->module = ops::OriginScope::current().module;
+  CheckpointScope::made(node);
   return node;
 }
 
@@ -100,6 +104,7 @@ std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> in
                                MixBackward backward) {
   inherit_shard(inputs, outputs);
   for (const Tensor& y : outputs) DtypeWatch::note(y.dtype());
+  CheckpointScope::read(name, inputs);
   if (ForwardTrace* const trace = ForwardTrace::current()) trace->operation(name, inputs, outputs, {});
   if (!needs_grad(inputs)) return outputs;
   make_node(name, inputs, outputs)->mix = std::move(backward);

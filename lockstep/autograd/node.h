@@ -18,7 +18,8 @@
 namespace lockstep {
 
 struct Node;
-struct TensorHooks;  // autograd/tensor_hooks.h
+class Recomputation;  // autograd/recomputation.h
+struct TensorHooks;   // autograd/tensor_hooks.h
 
 // The arrays of one part of an operation.
 using Arrays = SmallVector<Array, 4>;
@@ -123,10 +124,15 @@ struct Node {
   // One backward function for each part of the only output, or `mix`. Cleared after the run, to free what they saved.
   std::vector<PartBackward> parts;
   MixBackward mix;
+  // For a node that a checkpoint made: where its backward functions come from. Null once it has them.
+  std::shared_ptr<Recomputation> recomputation;
+  std::size_t place = 0;  // among the nodes of `recomputation`
+  bool will_mix = false;  // whether `recomputation` gives it `mix`
   // Module in the ops::Origin of the operation, and of its backward function.
   const void* module = nullptr;
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
-  bool used() const { return parts.empty() && !mix; }
+  bool used() const { return parts.empty() && !mix && !recomputation; }
+  bool has_mix() const { return mix || (recomputation && will_mix); }
   void clear();
   // Destroys long chains without deep recursion.
   ~Node();

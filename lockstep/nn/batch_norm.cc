@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lockstep/autograd/batch_norm.h"
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
@@ -174,7 +175,8 @@ Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const Batc
   const std::int64_t values = x->cut.outer * x->cut.inner * x.size(2) * x.size(3);
   const Placement* at = x->at.get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
-  const bool commits = options_.track_running_stats && training();
+  // The first call of a checkpoint has moved the statistics.
+  const bool commits = options_.track_running_stats && training() && !CheckpointScope::repeats();
   const double momentum = options_.momentum.value_or(-1);  // see kernels::CommitNormStats
   const Tensor gamma = scale(x), beta = shift(x);
   if (options_.synchronized) {

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <typeinfo>
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
@@ -170,6 +171,10 @@ bool Module::is_stray_in(const Module& outer) const {
 
 // Layers ask for the mode where it matters.
 bool Module::training() const {
+  return CheckpointScope::mode(this, [this] { return in_training(); });
+}
+
+bool Module::in_training() const {
   if (!training_ || eval_guards_ > 0) return false;
   // The second case: the layer's forward() is called directly, without operator().
   const Module* const stray = stray_training != nullptr ? stray_training : this;

@@ -279,6 +279,7 @@ class Module {
   void place() const;
   std::shared_ptr<DefaultModel> default_model() const;
   void set_mode(bool on);
+  bool in_training() const;
   // Whether this module is in training mode, `outer` is not, and `outer`, made earlier, lacks it among its children.
   bool is_stray_in(const Module& outer) const;
   void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);

@@ -1,5 +1,6 @@
 #include "lockstep/nn/normalization.h"
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/placement.h"
@@ -123,7 +124,7 @@ Tensor InstanceNorm::forward(const Tensor& x) {
   if (!options_.track_running_stats) return instance_norm(x, scale, shift, options_.eps);
   if (training()) {
     const Tensor y = instance_norm(x, scale, shift, options_.eps);
-    move_running_statistics(x.detach());
+    CheckpointScope::once([&] { move_running_statistics(x.detach()); });
     return y;
   }
   std::vector<std::int64_t> extents(static_cast<std::size_t>(axes()) - 1, 1);

@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "lockstep/autograd/checkpoint_scope.h"
+
 namespace lockstep {
 namespace {
 
 thread_local OutputObserver* observer = nullptr;
+// Its address stands for observes(), which decides what a Sequential computes.
+constexpr char kObserves = 0;
 
 }  // namespace
 
@@ -14,9 +18,12 @@ OutputObserver::OutputObserver(Report report) : report_(std::move(report)), prev
 OutputObserver::~OutputObserver() { observer = previous_; }
 
 void OutputObserver::report(const Module& module, const Tensor& output) {
-  if (observer) observer->report_(module, output);
+  // The first call of a checkpoint has reported it.
+  if (observer && !CheckpointScope::repeats()) observer->report_(module, output);
 }
 
-bool OutputObserver::observes() { return observer != nullptr; }
+bool OutputObserver::observes() {
+  return CheckpointScope::mode(&kObserves, [] { return observer != nullptr; });
+}
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/ops/random.h"
 
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/draw_log.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -15,7 +16,9 @@ void normal_(const Array& y, RandomKey key, double mean, double stddev) {
   launch("normal", {}, {y}, kernels::Normal{key, mean, stddev, y.view()});
 }
 
-RandomKey next_key(Device device, std::string_view what) {
+namespace {
+
+RandomKey draw_key(Device device, std::string_view what) {
   KeyedScope::check_draw(what);
   if (StepRecorder* const recorder = StepRecorder::current())
     recorder->refuse(fmt::format("{} draws random numbers", what));
@@ -23,9 +26,9 @@ RandomKey next_key(Device device, std::string_view what) {
   return state_of(device, what).random()->next(ShardScope::current());
 }
 
-DropoutKey next_dropout_key(Device device) {
+DropoutKey draw_dropout_key(Device device) {
   StepRecorder* const recorder = StepRecorder::current();
-  if (!recorder || device.is_host()) return {next_key(device, "dropout")};
+  if (!recorder || device.is_host()) return {draw_key(device, "dropout")};
   DeviceState& state = state_of(device, "dropout");
   const RecordingPause pause;
   const Array place = empty({2}, DType::i64, device);
@@ -39,6 +42,16 @@ DropoutKey next_dropout_key(Device device) {
   const RandomKey first = draw();
   recorder->before_each(draw);
   return {first, place};
+}
+
+}  // namespace
+
+RandomKey next_key(Device device, std::string_view what) {
+  return DrawLog::next(what, [&] { return DropoutKey{draw_key(device, what)}; }).key;
+}
+
+DropoutKey next_dropout_key(Device device) {
+  return DrawLog::next("dropout", [&] { return draw_dropout_key(device); });
 }
 
 Array dropout(const Array& x, double p, const DropoutKey& key) {

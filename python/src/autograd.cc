@@ -2,6 +2,8 @@
 #include "bindings.h"
 #include "callbacks.h"
 #include "in_place.h"
+#include "lockstep/autograd/checkpoint.h"
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/program_function.h"
@@ -191,6 +193,20 @@ void add_autograd(py::module_& package) {
         return apply_function(std::move(function), inputs);
       },
       "name"_a, "forward"_a, "backward"_a, "context"_a, "inputs"_a);
+  m.def(
+      "checkpoint",
+      [](const py::function& call, const std::vector<Tensor>& inputs) {
+        const CheckpointFunction f = [held = Held(call)](std::span<const Tensor> in) {
+          const WithLock lock;
+          return held.get()(std::vector<Tensor>(in.begin(), in.end())).cast<std::vector<Tensor>>();
+        };
+        const WithoutLock computing;
+        return checkpoint(f, std::span<const Tensor>(inputs));
+      },
+      "call"_a, "inputs"_a);
+  // Calls f, which changes what lasts, unless a checkpoint repeats a function in backward().
+  m.def(
+      "once", [](const py::function& f) { CheckpointScope::once([&] { f(); }); }, "f"_a);
   m.def(
       "become",
       [](const std::string& name, const py::object& x, const Tensor& result) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bindings.h"
+#include "lockstep/ops/draw_log.h"
 
 namespace lockstep::python {
 namespace {
@@ -98,8 +99,11 @@ std::optional<RandomKey> next_key_of(const py::object& generator) {
     throw py::type_error(
         fmt::format("generator is a {}, expected a lockstep.Generator", Py_TYPE(generator.ptr())->tp_name));
   }
-  const auto [seed, draw] = generator.attr("_next")().cast<std::pair<std::uint64_t, std::uint64_t>>();
-  return random_key(seed, {hash_name("generator"), draw});
+  const auto draw = [&] {
+    const auto [seed, number] = generator.attr("_next")().cast<std::pair<std::uint64_t, std::uint64_t>>();
+    return ops::DropoutKey{random_key(seed, {hash_name("generator"), number})};
+  };
+  return ops::DrawLog::next("generator", draw).key;
 }
 
 void add_creation(py::module_& m) {

@@ -37,9 +37,13 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             count = input.numel() // input.size(1)
             if count < 2:
                 raise ValueError(f"batch_norm: {count} value for each channel, expected more than 1 when training")
-            with no_grad():
-                running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
-                running_var.copy_(running_var * (1 - momentum) + var.detach() * (momentum * count / (count - 1)))
+
+            def move_statistics():
+                with no_grad():
+                    running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
+                    running_var.copy_(running_var * (1 - momentum) + var.detach() * (momentum * count / (count - 1)))
+
+            _core._autograd.once(move_statistics)
     elif running_mean is None or running_var is None:
         raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
     else:

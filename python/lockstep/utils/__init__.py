@@ -1,4 +1,4 @@
-"""Helpers: `lockstep.utils.data`."""
+"""Helpers: `lockstep.utils.data`, `lockstep.utils.checkpoint`."""
 
-from . import data  # noqa: F401
+from . import checkpoint, data  # noqa: F401
 from .pictures import make_grid, save_image  # noqa: F401

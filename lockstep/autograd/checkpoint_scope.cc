@@ -1,0 +1,102 @@
+#include "lockstep/autograd/checkpoint_scope.h"
+
+#include <utility>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/tensor/storage.h"
+
+namespace lockstep {
+namespace {
+
+thread_local CheckpointScope* current_checkpoint = nullptr;
+
+}  // namespace
+
+CheckpointScope::CheckpointScope() : outer_(std::exchange(current_checkpoint, this)) {}
+CheckpointScope::CheckpointScope(const Seen& first) : outer_(std::exchange(current_checkpoint, this)), first_(&first) {}
+CheckpointScope::~CheckpointScope() { current_checkpoint = outer_; }
+CheckpointScope* CheckpointScope::current() { return current_checkpoint; }
+
+void CheckpointScope::Seen::check_unchanged() const {
+  for (const auto& [address, read] : reads) {
+    const auto storage = read.storage.lock();
+    if (!storage || storage->written() == read.version) continue;
+    fail(
+        "checkpoint: {}, which {} read, was changed in place after forward: version {}, expected {}, because "
+        "backward() "
+        "computes the function again",
+        read.label.empty() ? "a tensor" : read.label, read.operation, storage->written(), read.version);
+  }
+}
+
+CheckpointScope::Seen CheckpointScope::take() {
+  std::erase_if(seen_.reads, [](const auto& each) { return each.second.storage.expired(); });
+  return std::move(seen_);
+}
+
+void CheckpointScope::note_made(const std::shared_ptr<Node>& node) {
+  for (CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) scope->nodes_.push_back(node);
+}
+
+void CheckpointScope::note_read(std::string_view operation, std::span<const Tensor> inputs) {
+  for (const Tensor& x : inputs) {
+    if (!x.defined()) continue;
+    const TensorImpl* const impl = x.operator->();
+    for (CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
+      if (scope->first_) {
+        check(x->label.empty() || scope->first_->parameters.contains(impl),
+              "checkpoint: {}, which {} reads, was replaced after forward, or the function did not read it then: "
+              "expected "
+              "the same parameters, because backward() computes the function again",
+              x->label, operation);
+        continue;
+      }
+      if (!x->label.empty()) scope->seen_.parameters.try_emplace(impl, x);
+      for (const Array& part : x->parts) {
+        if (!part.defined()) continue;
+        const std::shared_ptr<Storage>& memory = part.storage()->host ? part.storage()->host : part.storage();
+        auto [at, is_new] = scope->seen_.reads.try_emplace(memory.get());
+        // The address may be that of memory that is gone.
+        if (is_new || at->second.storage.expired()) {
+          at->second = {memory, memory->written(), std::string(operation), x->label};
+        }
+      }
+    }
+  }
+}
+
+const bool* CheckpointScope::kept_mode(const void* what) {
+  for (const CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
+    if (!scope->first_) continue;
+    const auto kept = scope->first_->modes.find(what);
+    return kept == scope->first_->modes.end() ? nullptr : &kept->second;
+  }
+  return nullptr;
+}
+
+bool CheckpointScope::noted_mode(const void* what, bool value) {
+  for (CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
+    scope->seen_.modes.try_emplace(what, value);
+  }
+  return value;
+}
+
+bool CheckpointScope::repeats() {
+  for (const CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
+    if (scope->first_) return true;
+  }
+  return false;
+}
+
+void CheckpointScope::once(const std::function<void()>& f) {
+  if (repeats()) return;
+  struct Unseen {
+    CheckpointScope* const before = std::exchange(current_checkpoint, nullptr);
+    ~Unseen() { current_checkpoint = before; }
+  };
+  const Unseen unseen;
+  f();
+}
+
+}  // namespace lockstep
