@@ -14,10 +14,12 @@ struct AttentionOptions {
   Tensor attn_mask = {};
   // The probability of dropping a weight. Applies in every call, so pass 0 in evaluation.
   double dropout_p = 0;
-  // Query i sees only keys 0 to i. With a mask, a key must pass both.
+  // Query i sees only keys 0 to position + i. With a mask, a key must pass both.
   bool is_causal = false;
   // Multiplies the scores; 1 / sqrt(E) if not given.
   std::optional<double> scale = {};
+  // With is_causal: where query 0 is among the keys.
+  std::int64_t position = 0;
 };
 
 // softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that sees
@@ -26,7 +28,8 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
 
 // attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
 // On CPUs, f32 takes one pass over the keys, without weights in memory, if all operands have the same leading axes (or
-// keys and values have extent 1 on axis -3: groups of queries share them), and the mask needs no gradient.
+// keys and values have extent 1 on axis -3: groups of queries share them), and the mask needs no gradient, nor does an
+// operand if the position is not 0. A query's row then has the same bits with and without other queries and later keys.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 
