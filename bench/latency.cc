@@ -1,14 +1,17 @@
-// Measures the time of a prediction for one image, as a server sees it: input and result are in host memory.
+// Measures the time of a prediction for one image, as a server sees it: input and result are in host memory; and the
+// tokens that a language model adds to a text in a second.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/benchmark.h"
+#include "lockstep/models/gpt.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"
@@ -54,6 +57,29 @@ CallTimes call_times(const Predictor<Module>& predict, const Shape& image, int t
   return {each, whole};
 }
 
+// Times texts of a GPT with and without its cache of keys and values.
+void measure_text(const BenchOptions& common, Report& report) {
+  GPT gpt({.vocab_size = 256, .block_size = 256});
+  gpt.initialize(Normal{0.02});
+  std::vector<std::vector<Cell>> rows;
+  for (const std::int64_t tokens : {32, 255}) {
+    std::vector<std::int64_t> texts[2];
+    std::vector<std::function<void()>> parts;
+    for (const bool use_cache : {true, false}) {
+      parts.emplace_back([&gpt, tokens, use_cache, &text = texts[use_cache ? 1 : 0]] {
+        text = gpt.generate({0}, {.new_tokens = tokens, .seed = 1, .use_cache = use_cache});
+      });
+    }
+    const std::vector<Timing> times = time_in_rounds(common.rounds, parts);
+    check(texts[0] == texts[1], "bench latency: the text of {} tokens with the cache differs from that without it",
+          tokens);
+    report.timings(fmt::format("gpt, {} tokens", tokens), times);
+    const auto rate = [&](const Timing& t) { return static_cast<double>(tokens) * 1000 / t.median_ms(); };
+    rows.push_back({{double(tokens), 0}, {rate(times[0]), 0}, {rate(times[1]), 0}});
+  }
+  report.table("gpt", {"tokens of a text", "tokens/s", "tokens/s without cache"}, rows);
+}
+
 void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report& report) {
   struct Case {
     const char* name;
@@ -87,15 +113,16 @@ void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report
     }
     report.table(c.name, {"calling threads", "median, ms", "99th percentile, ms", "calls/s"}, rows);
   }
+  if (std::ranges::find(o.models, "gpt") != o.models.end()) measure_text(common, report);
 }
 
 }  // namespace
 
 Benchmark add_bench_latency(CLI::App& app) {
   auto o = std::make_shared<LatencyOptions>();
-  app.add_option("--model", o->models, "Of mlp, lenet, resnet18, with commas between them")
+  app.add_option("--model", o->models, "Of mlp, lenet, resnet18, gpt, with commas between them")
       ->delimiter(',')
-      ->check(CLI::IsMember({"mlp", "lenet", "resnet18"}))
+      ->check(CLI::IsMember({"mlp", "lenet", "resnet18", "gpt"}))
       ->capture_default_str();
   app.add_option("--max-batch", o->max_batch, "Joins calls to batches of at most so many images")
       ->check(CLI::Range(1, 1 << 10))

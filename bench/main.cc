@@ -32,7 +32,7 @@ Command add_benchmarks(CLI::App& parent) {
   add("engine", "The cost of a task, compared with bare hand-overs between threads", add_bench_engine);
   add("kernels", "The speed of each convolution and matrix product of a model, on one thread of a CPU",
       add_bench_kernels);
-  add("latency", "A prediction for one image, called by one thread and by four", add_bench_latency);
+  add("latency", "A prediction for one image, called by one thread and by four; texts of a GPT", add_bench_latency);
   add("overlap", "Copies to the host during matrix products", add_bench_overlap);
   add("parallel", "Devices, lanes, and copies that work at the same time", add_bench_parallel);
   add("train", "Where the time of a training step goes", add_bench_train);

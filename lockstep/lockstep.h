@@ -74,6 +74,7 @@
 #include "lockstep/nn/identity.h"
 #include "lockstep/nn/init.h"
 #include "lockstep/nn/initializers.h"
+#include "lockstep/nn/key_value_cache.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_dict.h"

@@ -27,6 +27,9 @@ void check_operands(const Tensor& query, const Tensor& key, const AttentionOptio
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
         "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
   check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
+  check(options.position >= 0, "attention: position {}, expected at least 0", options.position);
+  check(options.is_causal || options.position == 0, "attention: position {} without is_causal, expected 0",
+        options.position);
   if (!options.enable_gqa) return;
   const bool has_heads = query.dim() >= 3 && key.dim() >= 3;
   const std::int64_t heads = has_heads ? query.size(-3) : 0, shared = has_heads ? key.size(-3) : 0;
@@ -46,16 +49,18 @@ double scale_of(const Tensor& query, const AttentionOptions& options) {
   return options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
 }
 
-// Replaces scores by -infinity where a key comes after the query.
-Tensor without_later_keys(const Tensor& scores) {
+// Replaces scores by -infinity where a key comes after the query. Query 0 is at `position` among the keys.
+Tensor without_later_keys(const Tensor& scores, std::int64_t position) {
   const Placed placed = place_as("attention", scores);
   if (placed.kind == Kind::cut && placed.cut.axis >= scores.shape().dim() - 2)
     fail_across_batch("attention", scores, "and they would see each other");
-  return lift("attention", placed, {scores}, [](const Arrays& in) -> Lifted {
+  // An export knows the mask of position 0 alone, by its name.
+  const std::string_view name = position == 0 ? "attention" : "attention from a position";
+  return lift(name, placed, {scores}, [position](const Arrays& in) -> Lifted {
     const Device device = in[0].device();
     // f32 holds indices up to 2^24 exactly, and every back end compares it quickly.
-    const DType dtype = std::max(in[0].size(-2), in[0].size(-1)) < (1 << 24) ? DType::f32 : DType::i64;
-    const Array query = ops::reshape(ops::arange(in[0].size(-2), dtype, device), {in[0].size(-2), 1});
+    const DType dtype = std::max(position + in[0].size(-2), in[0].size(-1)) < (1 << 24) ? DType::f32 : DType::i64;
+    const Array query = ops::reshape(ops::arange(in[0].size(-2), dtype, device, position), {in[0].size(-2), 1});
     const Array key = ops::arange(in[0].size(-1), dtype, device);
     const Array later = ops::compare(CompareOp::lt, query, key);
     return {ops::where(later, ops::scalar_like(in[0], -kInfinity), in[0]),
@@ -118,6 +123,8 @@ bool fuses(const Tensor& query, const Tensor& key, const Tensor& value, const At
   if (ForwardTrace::current() && options.dropout_p > 0) return false;
   if (autocast_dtype() || !is_f32(query) || !is_f32(key) || !is_f32(value)) return false;
   if (query.dim() < 3 || key.dim() != query.dim() || value.dim() != query.dim() || options.dropout_p == 1) return false;
+  // The kernel of the backward pass knows no position.
+  if (options.position > 0 && (query.requires_grad() || key.requires_grad() || value.requires_grad())) return false;
   if (query.size(-2) == 0 || key.size(-2) == 0 || value.size(-1) == 0) return false;
   if (!cut_alike(query, key) || !cut_alike(query, value) || !heads_fit(query, key, value, options)) return false;
   if (!heads_of_mask(query, options.attn_mask, key.size(-2))) return false;
@@ -159,6 +166,7 @@ Tensor attention_in_one_pass(const Tensor& query, const Tensor& key, const Tenso
     }
     ops::AttentionOptions o{.scale = scale_of(query, options),
                             .causal = options.is_causal,
+                            .position = options.position,
                             .dropout_p = options.dropout_p,
                             .heads_of_mask = shared};
     if (options.dropout_p > 0) o.key = keys.next(in[0]);
@@ -189,7 +197,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
     scores = is_mask(mask.dtype()) ? where(mask, scores, -kInfinity) : scores + cast(mask, scores.dtype());
     check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask, shape);
   }
-  if (options.is_causal) scores = without_later_keys(scores);
+  if (options.is_causal) scores = without_later_keys(scores, options.position);
   const Tensor weights = softmax(scores, -1);
   return options.dropout_p > 0 ? dropout(weights, options.dropout_p) : weights;
 }

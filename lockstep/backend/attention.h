@@ -15,8 +15,9 @@ namespace lockstep {
 
 // What decides the weights, besides queries and keys.
 struct AttentionRule {
-  double scale = 1;     // of the scores
-  bool causal = false;  // query i sees keys 0 to i
+  double scale = 1;           // of the scores
+  bool causal = false;        // query i sees keys 0 to position + i
+  std::int64_t position = 0;  // of query 0 among the keys; kernels::AttentionBackward takes 0 alone
   // Dropout: weight [l, s] of head b is kept if random_uniform(key, (b L + l) S + s) < keep, and then divided by keep.
   // kernels::Dropout does so with all weights [B, L, S]. `key_at` is as there.
   double keep = 1;

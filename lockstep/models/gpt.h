@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "lockstep/models/language_model.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/embedding.h"
+#include "lockstep/nn/key_value_cache.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
@@ -37,8 +40,14 @@ class CausalSelfAttention : public Module {
  public:
   explicit CausalSelfAttention(const GPTOptions& options);
   Tensor forward(const Tensor& x) override;
+  // x follows the tokens in the cache; see KeyValueCache::attend(). Throws in training mode with dropout.
+  Tensor forward(const Tensor& x, KeyValueCache& cache, std::int64_t layer);
 
  private:
+  // Queries, keys, and values: 3 x [N, heads, T, n_embd / heads].
+  std::vector<Tensor> heads(const Tensor& x);
+  Tensor joined(const Tensor& y);
+
   GPTOptions options_;
   Linear c_attn_, c_proj_;
   Dropout resid_dropout_;
@@ -60,6 +69,7 @@ class GPTBlock : public Module {
  public:
   explicit GPTBlock(const GPTOptions& options);
   Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x, KeyValueCache& cache, std::int64_t layer);
 
  private:
   LayerNorm ln_1_;
@@ -73,8 +83,13 @@ class GPTBody : public Module {
  public:
   explicit GPTBody(const GPTOptions& options);
   Tensor forward(const Tensor& ids) override;
+  // ids follow the tokens in the cache, which gets them, too.
+  Tensor forward(const Tensor& ids, KeyValueCache& cache);
 
  private:
+  // The embeddings of tokens and positions, which begin with `first`.
+  Tensor embedded(const Tensor& ids, std::int64_t first);
+
   Embedding wte_, wpe_;
   DType dtype_;
   Dropout drop_;
@@ -90,11 +105,15 @@ class GPT : public LanguageModel {
  public:
   explicit GPT(const GPTOptions& options);
   Tensor forward(const Tensor& ids) override { return lm_head_(transformer_(ids)); }
+  // The logits of tokens that follow those in the cache, which gets them, too. The cache has n_layer layers, and room
+  // for at most block_size tokens. Use decoder() where the bits of forward(ids) matter; it says where there are such.
+  Tensor forward(const Tensor& ids, KeyValueCache& cache) { return lm_head_(transformer_.forward(ids, cache)); }
   // block_size.
-  std::int64_t longest() const override { return longest_; }
+  std::int64_t longest() const override { return options_.block_size; }
+  std::unique_ptr<TokenDecoder> decoder() override;
 
  private:
-  std::int64_t longest_;
+  GPTOptions options_;
   GPTBody transformer_;
   Linear lm_head_;
 };

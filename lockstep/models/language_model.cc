@@ -5,11 +5,13 @@
 #include <functional>
 #include <limits>
 #include <ranges>
-#include <span>
+#include <utility>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/random.h"
+#include "lockstep/nn/module_tree.h"
 
 namespace lockstep {
 namespace {
@@ -36,42 +38,91 @@ std::int64_t draw_token(const std::vector<float>& logits, double temperature, do
   return static_cast<std::int64_t>(number);
 }
 
+using Texts = std::vector<std::vector<std::int64_t>>;
+
+// Tokens [begin, end) of each text, i64 [texts, end - begin].
+Tensor tokens_of(const Texts& texts, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> all;
+  for (const auto& text : texts) all.insert(all.end(), text.begin() + begin, text.begin() + end);
+  return Tensor::from(all, {std::ssize(texts), end - begin});
+}
+
 }  // namespace
 
-std::vector<std::int64_t> LanguageModel::generate(std::vector<std::int64_t> ids, const GenerateOptions& options) {
-  check(!ids.empty(), "generate: no tokens, expected at least one to continue");
+bool LanguageModel::computes_rows(const std::type_info& type, DType dtype) {
+  // A class that derives from the model, or a program in Python, may replace forward() or see each pass.
+  if (typeid(*this) != type || ModuleTree::has_call(*this)) return false;
+  for (const auto& [path, module] : named_modules()) {
+    if (ModuleTree::has_call(*module)) return false;
+  }
+  // Products of other types, and those of GPUs, may take another order of sums for another number of rows.
+  return dtype == DType::f32 && !autocast_dtype() &&
+         std::ranges::all_of(parameters(), [](const Parameter& p) { return p.dtype() == DType::f32; }) &&
+         std::ranges::all_of(devices(), [](Device d) { return d.kind() == DeviceKind::cpu; });
+}
+
+Texts LanguageModel::continue_texts(Texts texts, const GenerateOptions& options) {
+  check(!texts.empty() && !texts[0].empty(), "generate: no tokens, expected at least one to continue");
   check(options.new_tokens >= 0, "generate: new_tokens is {}, expected at least 0", options.new_tokens);
   check(options.temperature > 0, "generate: the temperature is {}, expected more than 0", options.temperature);
   check(options.top_k >= 0, "generate: top_k is {}, expected at least 0", options.top_k);
   check(options.context >= 0, "generate: context is {}, expected at least 0", options.context);
   const NoGradGuard no_grad;
   const EvalGuard evaluation(*this);
+  const auto new_tokens = static_cast<std::size_t>(options.new_tokens);
   std::vector<float> draws;
-  if (!options.seed) draws = rand({options.new_tokens}).to_vector<float>();
-  const RandomKey key = random_key(options.seed.value_or(0), {1});
-  for (std::size_t i = 0; i < static_cast<std::size_t>(options.new_tokens); ++i) {
-    std::int64_t length = std::ssize(ids);
+  std::vector<RandomKey> keys;
+  if (!options.seed) draws = rand({std::ssize(texts), options.new_tokens}).to_vector<float>();
+  for (std::uint64_t row = 0; options.seed && row < texts.size(); ++row) {
+    keys.push_back(row == 0 ? random_key(*options.seed, {1}) : random_key(*options.seed, {1, row}));
+  }
+  std::unique_ptr<TokenDecoder> decoder = options.use_cache ? this->decoder() : nullptr;
+  std::int64_t decoded = 0;  // tokens of each text that the decoder has seen
+  for (std::size_t i = 0; i < new_tokens; ++i) {
+    const std::int64_t all = std::ssize(texts[0]);
+    std::int64_t length = all;
     for (const std::int64_t limit : {longest(), options.context}) {
       if (limit > 0) length = std::min(length, limit);
     }
-    const auto last = std::span<const std::int64_t>(ids).last(static_cast<std::size_t>(length));
-    std::vector<float> logits = (*this)(Tensor::from(last, {1, length})).select(1, length - 1).to_vector<float>();
-    check(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
-          "generate: the logits of token {} have nan, expected numbers", ids.size());
-    keep_largest(logits, options.top_k);
-    const double random = options.seed ? random_uniform(key, i) : double{draws[i]};
-    ids.push_back(draw_token(logits, options.temperature, random));
+    // Without the first tokens, the others have other positions, and all of them are computed again.
+    if (length < all) decoder.reset();
+    const Tensor ids = tokens_of(texts, decoder ? decoded : all - length, all);
+    const Tensor next = (decoder ? decoder->next(ids) : (*this)(ids)).select(1, ids.size(1) - 1);
+    decoded = all;
+    const std::vector<float> every = next.to_vector<float>();
+    const std::int64_t vocabulary = next.size(1);
+    for (std::size_t row = 0; row < texts.size(); ++row) {
+      const auto begin = every.begin() + static_cast<std::int64_t>(row) * vocabulary;
+      std::vector<float> logits(begin, begin + vocabulary);
+      check(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
+            "generate: the logits of token {} have nan, expected numbers", all);
+      keep_largest(logits, options.top_k);
+      const double random = options.seed ? random_uniform(keys[row], i) : double{draws[row * new_tokens + i]};
+      texts[row].push_back(draw_token(logits, options.temperature, random));
+    }
   }
-  return ids;
+  return texts;
+}
+
+std::vector<std::int64_t> LanguageModel::generate(std::vector<std::int64_t> ids, const GenerateOptions& options) {
+  Texts texts;
+  texts.push_back(std::move(ids));
+  return std::move(continue_texts(std::move(texts), options)[0]);
 }
 
 Tensor LanguageModel::generate_tensor(const Tensor& ids, const GenerateOptions& options) {
   const int dims = ids.defined() ? ids.dim() : 0;
-  check((dims == 1 || (dims == 2 && ids.size(0) == 1)) && ids.dtype() == DType::i64,
-        "generate: tokens are {}, expected i64 [T] or [1, T]", ids);
-  const std::vector<std::int64_t> all = generate(ids.to_vector<std::int64_t>(), options);
-  const Tensor found = Tensor::from(all, {std::ssize(all)});
-  return dims == 2 ? found.unsqueeze(0) : found;
+  check((dims == 1 || dims == 2) && ids.dtype() == DType::i64, "generate: tokens are {}, expected i64 [T] or [N, T]",
+        ids);
+  const std::vector<std::int64_t> given = ids.to_vector<std::int64_t>();
+  const std::int64_t count = dims == 1 ? 1 : ids.size(0), length = ids.size(dims - 1);
+  Texts texts;
+  for (std::int64_t row = 0; row < count; ++row) {
+    texts.emplace_back(given.begin() + row * length, given.begin() + (row + 1) * length);
+  }
+  texts = continue_texts(std::move(texts), options);
+  const Tensor found = tokens_of(texts, 0, std::ssize(texts[0]));
+  return dims == 2 ? found : found.squeeze(0);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "lockstep/models/language_model.h"
@@ -37,6 +38,7 @@ class LstmLanguageModel : public LanguageModel {
   Tensor forward(const Tensor& ids) override { return forward(ids, LstmState{}).first; }
   using Module::operator();
   std::pair<Tensor, LstmState> operator()(const Tensor& ids, const LstmState& state) { return forward(ids, state); }
+  std::unique_ptr<TokenDecoder> decoder() override;
 
  private:
   DType dtype_;

@@ -10,6 +10,7 @@ namespace {
 AttentionRule rule_of(const AttentionOptions& o) {
   return {.scale = o.scale,
           .causal = o.causal,
+          .position = o.position,
           .keep = 1 - o.dropout_p,
           .key = o.key.key,
           .key_at = o.key.in_memory.view(),
@@ -41,6 +42,7 @@ AttentionGradients attention_backward(const Array& q, const Array& k, const Arra
                                       const Array& dy, const AttentionOptions& options) {
   check_operands(q, k, v);
   check_same("attention backward", result.y, dy);
+  check(options.position == 0, "attention backward: position {}, expected 0", options.position);
   const Array g = to_layout(dy, Layout::plain);
   const AttentionGradients d{empty_like(q), empty_like(k), empty_like(v)};
   launch("attention backward", {q, k, v, result.y, result.stats, g, options.mask, options.key.in_memory},

@@ -12,8 +12,9 @@ namespace lockstep::ops {
 struct AttentionOptions {
   double scale = 1;
   bool causal = false;
-  double dropout_p = 0;  // in [0, 1)
-  DropoutKey key = {};   // of a dropout_p > 0
+  std::int64_t position = 0;  // of query 0 among the keys
+  double dropout_p = 0;       // in [0, 1)
+  DropoutKey key = {};        // of a dropout_p > 0
   // [M, L or 1, S or 1] f32; see AttentionRule.
   Array mask = {};
   std::int64_t heads_of_mask = 1;
@@ -32,6 +33,7 @@ AttentionResult attention(const Array& q, const Array& k, const Array& v, const 
 struct AttentionGradients {
   Array q, k, v;
 };
+// For position 0.
 AttentionGradients attention_backward(const Array& q, const Array& k, const Array& v, const AttentionResult& result,
                                       const Array& dy, const AttentionOptions& options);
 

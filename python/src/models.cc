@@ -41,12 +41,16 @@ void add_models(py::module_& core) {
   gpt.def(
       "generate",
       [](GPT& self, std::vector<std::int64_t> ids, std::int64_t new_tokens, double temperature, std::int64_t top_k,
-         std::optional<std::uint64_t> seed) {
-        return self.generate(std::move(ids),
-                             {.new_tokens = new_tokens, .temperature = temperature, .top_k = top_k, .seed = seed});
+         std::optional<std::uint64_t> seed, bool use_cache) {
+        return self.generate(std::move(ids), {.new_tokens = new_tokens,
+                                              .temperature = temperature,
+                                              .top_k = top_k,
+                                              .seed = seed,
+                                              .use_cache = use_cache});
       },
-      "ids"_a, "new_tokens"_a = 100, "temperature"_a = 1.0, "top_k"_a = 0, "seed"_a = py::none(), released(),
-      "Continues a list of tokens; returns all of them.");
+      "ids"_a, "new_tokens"_a = 100, "temperature"_a = 1.0, "top_k"_a = 0, "seed"_a = py::none(), "use_cache"_a = true,
+      released(),
+      "Continues a list of tokens; returns all of them. use_cache=False computes all tokens in every pass.");
 }
 
 }  // namespace lockstep::python

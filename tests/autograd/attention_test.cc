@@ -202,5 +202,26 @@ TEST_F(AttentionTest, AMaskWithAGradientGetsIt) {
   EXPECT_EQ(values(mask.grad()), values(again.grad()));
 }
 
+// Queries at a position are the last rows of all queries, with and without a gradient.
+TEST_F(AttentionTest, QueriesAtAPositionSeeEarlierKeys) {
+  const Tensor q = numbers({2, 9, 8}, 1), k = numbers({2, 9, 8}, 2), v = numbers({2, 9, 6}, 3);
+  const Tensor all = scaled_dot_product_attention(q, k, v, {.is_causal = true});
+  for (const std::int64_t position : {1, 6, 8}) {
+    const Tensor last = narrow(q, 1, position, 9 - position), expected = narrow(all, 1, position, 9 - position);
+    const AttentionOptions options{.is_causal = true, .position = position};
+    EXPECT_EQ(values(scaled_dot_product_attention(last, k, v, options)), values(expected)) << position;
+    expect_close(values(matmul(attention_weights(last, k, options), v)), values(expected));
+    Tensor leaf = as_leaf(last * 1), whole = as_leaf(q * 1);
+    sum(square(scaled_dot_product_attention(leaf, k, v, options))).backward();
+    sum(square(narrow(scaled_dot_product_attention(whole, k, v, {.is_causal = true}), 1, position, 9 - position)))
+        .backward();
+    expect_close(values(leaf.grad()), values(narrow(whole.grad(), 1, position, 9 - position)));
+  }
+  EXPECT_ERROR(attention_weights(q, k, {.is_causal = true, .position = -1}),
+               "attention: position -1, expected at least 0");
+  EXPECT_ERROR(scaled_dot_product_attention(q, k, v, {.position = 3}),
+               "attention: position 3 without is_causal, expected 0");
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -115,6 +115,41 @@ TEST_P(AttentionTest, BitsArePinned) {
   EXPECT_EQ(hash, 6257133511034449801u);
 }
 
+// Queries at a position see earlier keys, and have the bits that they have among all queries.
+TEST_P(AttentionTest, QueriesAtAPositionAreRowsOfAllQueries) {
+  constexpr std::int64_t kHeads = 2, kKeys = 300, kDepth = 20, kWidth = 13;
+  const Tensors all{input({kHeads, kKeys, kDepth}), input({kHeads, kKeys, kDepth}), input({kHeads, kKeys, kWidth})};
+  const auto rows_at = [&](std::int64_t position, std::int64_t count, const TestTensor& x) {
+    const std::vector<double> from = x.values();
+    const std::int64_t row = x.shape()[2];
+    std::vector<double> rows;
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const auto begin = from.begin() + (head * kKeys + position) * row;
+      rows.insert(rows.end(), begin, begin + count * row);
+    }
+    return TestTensor({kHeads, count, row}, x.dtype(), Layout::plain, rows);
+  };
+  const auto kernel = [](std::int64_t position) -> Kernel {
+    return [position](Backend& b, KernelContext& c, Views in, Views out) {
+      const AttentionRule rule{.scale = 0.7, .causal = true, .position = position};
+      b.run(c, kernels::Attention{rule, in[0], in[1], in[2], out[0], out[1]});
+    };
+  };
+  const auto outputs = [&](std::int64_t count) -> Tensors {
+    return {output({kHeads, count, kWidth}), TestTensor({2, kHeads, count})};
+  };
+  const TestTensor y = run(all, outputs(kKeys), kernel(0))[0];
+  for (const std::int64_t position : {0, 1, 31, 100, 127, 128, 160, 255, 256, 299}) {
+    for (const std::int64_t count : {1, 2, 33, 140}) {
+      if (position + count > kKeys) continue;
+      SCOPED_TRACE(::testing::Message() << count << " at " << position);
+      const Tensors in{rows_at(position, count, all[0]), all[1], all[2]};
+      expect_matches_reference(in, outputs(count), kernel(position));
+      EXPECT_TRUE(run(in, outputs(count), kernel(position))[0].same_bits(rows_at(position, count, y)));
+    }
+  }
+}
+
 // Dropout keeps the weights that kernels::Dropout keeps of all weights [B, L, S].
 TEST_P(AttentionTest, DropsTheWeightsThatDropoutDrops) {
   for (const std::int64_t keys : {24, 25}) {

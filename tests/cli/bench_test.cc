@@ -103,6 +103,19 @@ TEST_F(Bench, LatencyIsThatOfOneThreadAndOfFour) {
   for (const json& row : rows) EXPECT_LE(row.at("median, ms"), row.at("99th percentile, ms"));
 }
 
+TEST_F(Bench, LatencyOfAGptIsThatOfTextsWithAndWithoutItsCache) {
+  const json result = run({"latency", "--model", "gpt"});
+  ASSERT_EQ(result.at("tables").size(), 1u);
+  const json& rows = result["tables"][0].at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("tokens of a text"), 32);
+  EXPECT_EQ(rows[1].at("tokens of a text"), 255);
+  for (const json& row : rows) {
+    EXPECT_GT(row.at("tokens/s"), 0);
+    EXPECT_GT(row.at("tokens/s without cache"), 0);
+  }
+}
+
 // Without a GPU, the tool says so.
 TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   const Arguments arguments{"overlap", "--devices", "cuda:0", "--size", "16", "--count", "4", "--copies", "2"};

@@ -94,7 +94,7 @@ TEST(LibtorchHabits, Modules) {
   const Tensor more = gpt.generate(Tensor::from(ids, {1, 2}), {.new_tokens = 3, .seed = 1});
   EXPECT_EQ(more.shape(), (Shape{1, 5}));
   EXPECT_EQ(more.to_vector<std::int64_t>(), gpt.generate(ids, {.new_tokens = 3, .seed = 1}));
-  EXPECT_ERROR(gpt.generate(randn({2}), {}), "generate: tokens are [2] f32 on host, expected i64 [T] or [1, T]");
+  EXPECT_ERROR(gpt.generate(randn({2}), {}), "generate: tokens are [2] f32 on host, expected i64 [T] or [N, T]");
 }
 
 TEST(LibtorchHabits, LossesAreObjects) {

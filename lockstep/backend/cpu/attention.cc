@@ -100,7 +100,7 @@ class Scores {
   const float* key(std::int64_t head, std::int64_t j) const { return k_ + (head / shared_ * keys_ + j) * depth_; }
   // Number of `count` keys from `first` on that some query of the panel from `query` on sees.
   std::int64_t seen(std::int64_t query, std::int64_t first, std::int64_t count) const {
-    return rule_.causal ? std::clamp<std::int64_t>(query + kPanel - first, 0, count) : count;
+    return rule_.causal ? std::clamp<std::int64_t>(rule_.position + query + kPanel - first, 0, count) : count;
   }
 
   // s[key][query] = the scores of a panel in units of ln 2, with q packed and scaled. `rows`: the keys' offsets in s.
@@ -118,8 +118,9 @@ class Scores {
     const std::int64_t lanes = std::min(kPanel, queries_ - query);
     if (rule_.mask) add_mask(head, query, first, count, lanes, s, rows);
     if (!rule_.causal) return;
-    for (std::int64_t j = std::max<std::int64_t>(0, query - first + 1); j < count; ++j) {
-      std::fill_n(s + rows[static_cast<std::size_t>(j)], std::min(first + j - query, kPanel), -kInfinity);
+    const std::int64_t position = rule_.position + query;
+    for (std::int64_t j = std::max<std::int64_t>(0, position - first + 1); j < count; ++j) {
+      std::fill_n(s + rows[static_cast<std::size_t>(j)], std::min(first + j - position, kPanel), -kInfinity);
     }
   }
 
@@ -200,10 +201,10 @@ class Forward : Scores {
       pack_panel(query(head, i), depth_, end - i, depth_, scale, q + (i - begin) * depth_);
     std::fill_n(largest, kQueries, -kInfinity);
     std::fill_n(sum, kQueries, 0.f);
-    const std::int64_t keys = rule_.causal ? std::min(keys_, round_up(end)) : keys_;
+    const std::int64_t keys = rule_.causal ? std::min(keys_, rule_.position + end) : keys_;
     for (std::int64_t first = 0; first == 0 || first < keys; first += kKeys) {
       for (std::int64_t i = begin; i < end; i += kPanel) {
-        const std::int64_t count = seen(i, first, std::min(kKeys, keys_ - first)), p = i - begin;
+        const std::int64_t count = seen(i, first, std::min(kKeys, keys - first)), p = i - begin;
         float* const sums = y + p * width_;
         if (count == 0) {
           if (first == 0) std::fill_n(sums, kPanel * width_, 0.f);

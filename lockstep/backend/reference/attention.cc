@@ -31,7 +31,7 @@ class Weights {
         score += q_[(head * queries + i) * depth + e] * k_[key_row(head, j) * depth + e];
       }
       score = score * rule_.scale + mask(head, i, j);
-      if (rule_.causal && j > i) score = -std::numeric_limits<double>::infinity();
+      if (rule_.causal && j > rule_.position + i) score = -std::numeric_limits<double>::infinity();
       w[static_cast<std::size_t>(j)] = score;
       largest = std::max(largest, score);
     }
