@@ -31,9 +31,10 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
 
 // attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
 // On CPUs, f32 takes one pass over the keys, without weights in memory, if all operands have the same leading axes, the
-// mask needs no gradient, and no operand does if the position is not 0. On axis -3, keys and values may then have extent
-// 1 or, with enable_gqa, as many heads as there are groups: queries share them without a copy. A query's row has the
-// same bits with and without other queries and later keys. Throws if, with enable_gqa, keys and values differ in heads.
+// mask needs no gradient, and no operand does if the position is not 0. On axis -3, keys and values may then have
+// extent 1 or, with enable_gqa, as many heads as there are groups: queries share them without a copy. A query's row has
+// the same bits with and without other queries and later keys. Throws if, with enable_gqa, keys and values differ in
+// heads.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 
