@@ -13,7 +13,7 @@
 //
 // The function must do the same in both calls. It may use parameters and other tensors, which get their gradients;
 // checkpoints may contain checkpoints. What it changes outside, other than running statistics of layers, it changes
-// twice. backward() throws an Error if
+// twice, unless checkpoint_once() changes it. backward() throws an Error if
 // - memory that the function read was changed in place, as by an optimizer's step, or a parameter was replaced;
 // - results differ in number, shape, type, or place, or the function computes something else;
 // - what the function draws differs in number.
@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/random.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -43,6 +44,12 @@ using CheckpointFunction = std::function<std::vector<Tensor>(std::span<const Ten
 // Returns f(inputs), in f's form. Undefined inputs are passed on. backward() of what f returned calls f again, with
 // inputs that have the same elements and other histories. f must not keep references to what ends before that.
 std::vector<Tensor> checkpoint(const CheckpointFunction& f, std::span<const Tensor> inputs);
+
+// For functions that checkpoints call. checkpoint_once() calls f, which changes what lasts, such as running statistics
+// of a layer of your own, in the first call alone; what f reads may change later. checkpoint_key() returns draw() of a
+// random state of your own, and in the second call what it returned in the first. Elsewhere, both just call.
+void checkpoint_once(const std::function<void()>& f);
+RandomKey checkpoint_key(const std::function<RandomKey()>& draw);
 
 // Returns f(xs...). f returns a tensor, a std::vector of tensors, or several as a std::tuple, pair, or array; its
 // arguments are const Tensor&. A module, or another f that cannot be copied, must live until backward(), unless it is

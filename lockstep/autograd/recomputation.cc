@@ -173,4 +173,10 @@ std::vector<Tensor> checkpoint(const CheckpointFunction& f, std::span<const Tens
   return std::make_shared<Recomputation>(f)->call(inputs);
 }
 
+void checkpoint_once(const std::function<void()>& f) { CheckpointScope::once(f); }
+
+RandomKey checkpoint_key(const std::function<RandomKey()>& draw) {
+  return ops::DrawLog::next("checkpoint_key", [&] { return ops::DropoutKey{draw()}; }).key;
+}
+
 }  // namespace lockstep

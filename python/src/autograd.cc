@@ -3,7 +3,6 @@
 #include "callbacks.h"
 #include "in_place.h"
 #include "lockstep/autograd/checkpoint.h"
-#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/program_function.h"
@@ -206,7 +205,7 @@ void add_autograd(py::module_& package) {
       "call"_a, "inputs"_a);
   // Calls f, which changes what lasts, unless a checkpoint repeats a function in backward().
   m.def(
-      "once", [](const py::function& f) { CheckpointScope::once([&] { f(); }); }, "f"_a);
+      "once", [](const py::function& f) { checkpoint_once([&] { f(); }); }, "f"_a);
   m.def(
       "become",
       [](const std::string& name, const py::object& x, const Tensor& result) {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bindings.h"
-#include "lockstep/ops/draw_log.h"
+#include "lockstep/autograd/checkpoint.h"
 
 namespace lockstep::python {
 namespace {
@@ -101,9 +101,9 @@ std::optional<RandomKey> next_key_of(const py::object& generator) {
   }
   const auto draw = [&] {
     const auto [seed, number] = generator.attr("_next")().cast<std::pair<std::uint64_t, std::uint64_t>>();
-    return ops::DropoutKey{random_key(seed, {hash_name("generator"), number})};
+    return random_key(seed, {hash_name("generator"), number});
   };
-  return ops::DrawLog::next("generator", draw).key;
+  return checkpoint_key(draw);
 }
 
 void add_creation(py::module_& m) {

@@ -82,6 +82,29 @@ TEST_F(CheckpointOfFunction, ADrawIsMadeOnce) {
   EXPECT_EQ(pass(true), pass(false));
 }
 
+TEST_F(CheckpointOfFunction, WhatLastsChangesOnceAndOwnKeysStay) {
+  int changes = 0, calls = 0;
+  std::uint64_t number = 0;
+  std::vector<RandomKey> keys;
+  Tensor x = leaf({1, 2}), statistics = constant({0, 0});
+  const auto f = [&](const Tensor& a) {
+    ++calls;
+    checkpoint_once([&] {
+      ++changes;
+      statistics.copy_(statistics + a.detach());
+    });
+    keys.push_back(checkpoint_key([&] { return random_key(++number, {1}); }));
+    return exp(a);
+  };
+  sum(checkpoint(f, x)).backward();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(changes, 1);
+  EXPECT_EQ(values(statistics), std::vector<double>({1, 2}));
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[0], keys[1]);
+  EXPECT_EQ(number, 1u);
+}
+
 TEST_F(CheckpointOfFunction, CheckpointsMayContainCheckpoints) {
   const auto call = [](bool keeps, const auto& f, const Tensor& x) { return keeps ? checkpoint(f, x) : f(x); };
   const auto pass = [&](bool keeps) {
