@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
@@ -35,15 +36,17 @@ constexpr double plain_log(double x) {
   return n * kHigh + (2 * s + (s * z * plain_polynomial(z, c) + n * kLow));
 }
 
-// e^x for x in [-700, 700]: 2^n e^r with |r| <= log(2) / 2 and a Taylor polynomial for e^r.
-constexpr double plain_exp(double x) {
+// e^x, and 0 below -700: 2^n e^r with |r| <= log(2) / 2 and a Taylor polynomial for e^r. x must be at most 700.
+inline double plain_exp(double x) {
+  if (!(x > -700)) return 0;
   constexpr double kHigh = 6.93147180369123816490e-01, kLow = 1.90821492927058770002e-10;  // as in plain_log()
-  const auto n = static_cast<std::int64_t>(x / std::numbers::ln2 + (x < 0 ? -0.5 : 0.5));
-  const double r = (x - static_cast<double>(n) * kHigh) - static_cast<double>(n) * kLow;
+  const double n = std::floor(x * std::numbers::log2e + 0.5);
+  const double r = (x - n * kHigh) - n * kLow;
   const std::array<double, 12> c{1. / 2,        1. / 6,         1. / 24,         1. / 120,
                                  1. / 720,      1. / 5040,      1. / 40320.,     1. / 362880.,
                                  1. / 3628800., 1. / 39916800., 1. / 479001600., 1. / 6227020800.};
-  return (1 + (r + r * r * plain_polynomial(r, c))) * std::bit_cast<double>(static_cast<std::uint64_t>(n + 1023) << 52);
+  const double y = 1 + (r + r * r * plain_polynomial(r, c));
+  return y * std::bit_cast<double>(static_cast<std::uint64_t>(1023 + static_cast<std::int64_t>(n)) << 52);
 }
 
 // x^n for n >= 0, by repeated squaring. Unless it underflows, the relative error is about n * 2^-53 at most.

@@ -6,7 +6,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/plain_math.h"
-#include "lockstep/data/transforms/plain_exp.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"

@@ -13,6 +13,7 @@
 
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/losses.h"
+#include "lockstep/base/plain_math.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -22,7 +23,6 @@
 #include "lockstep/data/transforms/flip.h"
 #include "lockstep/data/transforms/mixup.h"
 #include "lockstep/data/transforms/normalize.h"
-#include "lockstep/data/transforms/plain_exp.h"
 #include "lockstep/data/transforms/random_erasing.h"
 #include "lockstep/data/transforms/resize.h"
 #include "lockstep/data/transforms/rotation.h"

@@ -69,7 +69,7 @@ void store_row(float* sums, const float* bias, std::int64_t width, const Strided
     for (std::int64_t c = 0; bias && c < to.channels; ++c) {
       for (std::int64_t i = 0; i < kTileColumns; ++i) sums[c * kTileColumns + i] += bias[c];
     }
-    if (to.pixel > 1) return transpose(sums, kTileColumns, out, to.pixel, width, to.channels);
+    if (to.pixel > 1) return transpose(sums, kTileColumns, to.channels, width, out, to.pixel);
     for (std::int64_t c = 0; c < to.channels; ++c) std::copy_n(sums + c * kTileColumns, width, out + c * to.channel);
   });
 }
@@ -307,8 +307,8 @@ void ThinWeightPass::stack(const float* padded, std::int64_t rows, float* column
     for (std::int64_t row = 0; row < rows; ++row, columns += padded_columns_ * height_) {
       const float* const in = padded + row * p_.rows.stride * row_size;
       for (std::int64_t tap = 0; tap < p_.rows.taps; tap += joined)
-        transpose(in + tap * p_.rows.dilation * row_size, padded_columns_, columns + tap * p_.inputs, height_,
-                  padded_columns_, joined * p_.inputs);
+        transpose(in + tap * p_.rows.dilation * row_size, padded_columns_, joined * p_.inputs, padded_columns_,
+                  columns + tap * p_.inputs, height_);
       for (std::int64_t column = 0; column < padded_columns_; ++column) columns[(column + 1) * height_ - 1] = 1;
     }
     std::fill_n(columns, kBlock, 0.f);

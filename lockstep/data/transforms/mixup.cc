@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/plain_math.h"
 #include "lockstep/data/transforms/pixels.h"
-#include "lockstep/data/transforms/plain_exp.h"
 
 namespace lockstep {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/plain_math.h"
 #include "lockstep/base/random.h"
 #include "lockstep/data/transforms/image_transform.h"
-#include "lockstep/data/transforms/plain_exp.h"
 
 namespace lockstep {
 
