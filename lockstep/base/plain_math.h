@@ -38,7 +38,7 @@ constexpr double plain_log(double x) {
 
 // e^x, and 0 below -700: 2^n e^r with |r| <= log(2) / 2 and a Taylor polynomial for e^r. x must be at most 700.
 inline double plain_exp(double x) {
-  if (!(x > -700)) return 0;
+  if (!(x >= -700)) return 0;
   constexpr double kHigh = 6.93147180369123816490e-01, kLow = 1.90821492927058770002e-10;  // as in plain_log()
   const double n = std::floor(x * std::numbers::log2e + 0.5);
   const double r = (x - n * kHigh) - n * kLow;
