@@ -34,7 +34,8 @@ const std::vector<Case> kCases{
     {{4, 2, 3, 5, 8}, {4, 2, 1, 7, 8}, {4, 2, 1, 7, 8}, {}, true},  // groups of queries share keys
     {{4, 2, 5, 8}, {4, 2, 7, 8}, {4, 1, 7, 6}, {}},                 // values alone are shared: composed
     {{4, 8, 5, 8}, {4, 1, 7, 8}, {4, 1, 7, 6}, {}, false, false, 0, true},
-    {{4, 8, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {5, 7}, true, true, 0, true},
+    {{4, 8, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {5, 7}, true, false, 0, true},
+    {{4, 8, 5, 8}, {4, 2, 7, 8}, {4, 2, 7, 6}, {5, 7}, false, true, 0, true},
     {{4, 4, 150, 16}, {4, 2, 150, 16}, {4, 2, 150, 16}, {}, true, false, 0, true},
     {{4, 8, 5, 8}, {4, 4, 7, 8}, {4, 4, 7, 8}, {8, 5, 7}, false, false, 0, true},  // a mask for each head: composed
     {{4, 8, 5, 8}, {4, 8, 7, 8}, {4, 8, 7, 8}, {}, false, false, 0, true},

@@ -148,7 +148,7 @@ double peak_of_blocks(const Call& call) {
 
 TEST(CheckpointMemory, IsThatOfTheInputsAndOfOneBlock) {
   const double plain = peak_of_blocks(kPlain), kept = peak_of_blocks(kKept);
-  EXPECT_GT(plain, 8 * 5);
+  EXPECT_GT(plain, 8 * 3);  // the results of three activations in each block
   EXPECT_LT(kept, plain / 2);
 }
 
