@@ -45,7 +45,10 @@ _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affin
 def _is_left_out(self, name):
     """Return whether a layer of the library lacks this part only because of its options."""
     options = ("bias",) if name.startswith(("bias_ih_l", "bias_hh_l")) else _OPTIONAL.get(name, ())
-    arguments = self.__dict__.get(_ARGUMENTS, ())
+    arguments = self.__dict__.get(_ARGUMENTS)
+    if arguments is None:  # a part that the library made for another layer
+        signature = _library_class(self).__init__.__doc__ or ""
+        return any(f" {option}: " in signature for option in options)
     return any(option in arguments for option in options)
 
 
