@@ -27,7 +27,8 @@ void check_operands(const Tensor& query, const Tensor& key, const AttentionOptio
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
         "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
   check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
-  check(options.position >= 0, "attention: position {}, expected at least 0", options.position);
+  check(options.position >= 0 && options.position <= key.size(-2),
+        "attention: position {} among {} keys, expected 0 to {}", options.position, key.size(-2), key.size(-2));
   check(options.is_causal || options.position == 0, "attention: position {} without is_causal, expected 0",
         options.position);
   if (!options.enable_gqa) return;

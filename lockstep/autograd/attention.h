@@ -21,7 +21,7 @@ struct AttentionOptions {
   // Grouped-query attention (Ainslie et al. 2023): query [.., Hq, L, E], key and value [.., Hkv, S, ..], where Hkv
   // divides Hq. Query head h uses head h / (Hq / Hkv), rounded down.
   bool enable_gqa = false;
-  // With is_causal: where query 0 is among the keys.
+  // With is_causal: where query 0 is among the keys, at most their number.
   std::int64_t position = 0;
 };
 

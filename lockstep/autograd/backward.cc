@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
@@ -555,6 +556,9 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, cons
               bool retain_graph) {
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients, expected one gradient for each root",
         roots.size(), seeds.size());
+  check(!CheckpointScope::is_active(),
+        "backward: called in the function of a checkpoint, which is called twice and would add its gradients twice: "
+        "expected grad()");
   NoGradGuard no_grad;
   BackwardWalk walk(options, retain_graph);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);

@@ -15,10 +15,12 @@
 // checkpoints may contain checkpoints. What it changes outside, other than running statistics of layers, it changes
 // twice, unless checkpoint_once() changes it. backward() throws an Error if
 // - memory that the function read was changed in place, as by an optimizer's step, or a parameter was replaced;
-// - results differ in number, shape, type, or place, or the function computes something else;
+// - results differ in number, shape, type, or place, or the function computes something else: other operations, or of
+//   other operands that need a gradient, such as a captured tensor that an operation in place has replaced;
 // - what the function draws differs in number.
-// The checks before the function's call read no element: a value that the host changed, such as a captured number, is
-// not noticed unless it changes the operations.
+// Not noticed: a number of the host that the function captures and that changed, a tensor without a gradient in whose
+// place another one stands (a buffer of a module is noticed), and a seed that the function sets, which it sets twice.
+// backward() in the function is an error, because it would add its gradients twice; grad() is not.
 //
 // Without recording (NoGradGuard), and in a trace, as of an export, a checkpoint is a plain call.
 #pragma once

@@ -1,5 +1,6 @@
 #include "lockstep/autograd/checkpoint_scope.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/autograd/node.h"
@@ -66,20 +67,34 @@ void CheckpointScope::note_read(std::string_view operation, std::span<const Tens
   }
 }
 
-const bool* CheckpointScope::kept_mode(const void* what) {
-  for (const CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
+std::optional<bool> CheckpointScope::kept_mode(const void* what) {
+  for (CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
     if (!scope->first_) continue;
     const auto kept = scope->first_->modes.find(what);
-    return kept == scope->first_->modes.end() ? nullptr : &kept->second;
+    if (kept == scope->first_->modes.end()) return {};
+    // A function that does something else is found by its nodes.
+    const std::size_t at = scope->answered_[what]++;
+    return kept->second[std::min(at, kept->second.size() - 1)];
   }
-  return nullptr;
+  return {};
 }
 
 bool CheckpointScope::noted_mode(const void* what, bool value) {
   for (CheckpointScope* scope = current_checkpoint; scope; scope = scope->next()) {
-    scope->seen_.modes.try_emplace(what, value);
+    scope->seen_.modes[what].push_back(value);
   }
   return value;
+}
+
+bool CheckpointScope::repeats_without(const Tensor& x) {
+  if (!repeats()) return false;
+  if (!x->grad || !x->grad->node) return true;
+  // A result of a node that lacks inputs stands for an input.
+  const std::shared_ptr<Node>& node = x->grad->node;
+  for (const CheckpointScope* scope = current_checkpoint; scope; scope = scope->outer_) {
+    if (std::ranges::find(scope->nodes_, node) != scope->nodes_.end()) return false;
+  }
+  return !node->inputs.empty();
 }
 
 bool CheckpointScope::repeats() {

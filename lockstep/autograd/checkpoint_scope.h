@@ -5,9 +5,11 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +37,8 @@ class CheckpointScope {
     std::unordered_map<const Storage*, Read> reads;
     // The parameters and buffers that operations read. A parameter that is moved or loaded becomes another tensor.
     std::unordered_map<const TensorImpl*, Tensor> parameters;
-    std::unordered_map<const void*, bool> modes;
+    // The answers of each mode, one after the other.
+    std::unordered_map<const void*, std::vector<bool>> modes;
 
     // Throws Error if memory that still exists was written since it was read.
     void check_unchanged() const;
@@ -69,11 +72,15 @@ class CheckpointScope {
   template <std::predicate F>
   static bool mode(const void* what, const F& now) {
     if (!current()) return now();
-    const bool* const kept = kept_mode(what);
+    const std::optional<bool> kept = kept_mode(what);
     return noted_mode(what, kept ? *kept : now());
   }
+  // Whether this thread is in a function that a checkpoint calls.
+  static bool is_active() { return current() != nullptr; }
   // Whether this thread repeats a function, so that the results of its modules are already known.
   static bool repeats();
+  // Whether this thread repeats a function that has not made this tensor: hooks that it gives to the tensor are there.
+  static bool repeats_without(const Tensor& x);
   // Calls f, which changes what lasts, such as running statistics, unless this is a repetition. What f reads decides no
   // result of the function.
   static void once(const std::function<void()>& f);
@@ -82,7 +89,7 @@ class CheckpointScope {
   static CheckpointScope* current();
   static void note_made(const std::shared_ptr<Node>& node);
   static void note_read(std::string_view operation, std::span<const Tensor> inputs);
-  static const bool* kept_mode(const void* what);
+  static std::optional<bool> kept_mode(const void* what);
   static bool noted_mode(const void* what, bool value);
   // The next scope that sees what this one sees; null above a repetition.
   CheckpointScope* next() const { return first_ ? nullptr : outer_; }
@@ -91,6 +98,7 @@ class CheckpointScope {
   const Seen* const first_ = nullptr;  // of a repetition
   std::vector<std::shared_ptr<Node>> nodes_;
   Seen seen_;
+  std::unordered_map<const void*, std::size_t> answered_;  // modes of a repetition
 };
 
 }  // namespace lockstep

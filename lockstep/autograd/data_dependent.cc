@@ -1,5 +1,6 @@
 // Functions whose result has a size that depends on the data.
 #include "lockstep/autograd/data_dependent.h"
+#include "lockstep/autograd/checkpoint_scope.h"
 
 #include <algorithm>
 #include <numeric>
@@ -34,6 +35,7 @@ Tensor placed_as(const Tensor& x, const std::vector<std::int64_t>& numbers, cons
 
 // Indices, in plain order, of the elements that are not 0.
 std::vector<std::int64_t> places_of(const Tensor& x) {
+  CheckpointScope::read("nonzero", {&x, 1});
   const std::vector<std::uint8_t> holds = elements_of<std::uint8_t>(is_mask(x.dtype()) ? x : ne(x, 0));
   std::vector<std::int64_t> places;
   for (std::size_t i = 0; i < holds.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -151,6 +152,7 @@ void ParameterGradient::set(Array gradient, Passes passes) {
 }
 
 int ParameterGradient::add_hook(Hook hook) {
+  if (CheckpointScope::repeats()) return -1;  // the first call of the function has added it
   ++version_;
   ++hook_changes_;
   hooks_.emplace(next_hook_, std::move(hook));
@@ -158,6 +160,7 @@ int ParameterGradient::add_hook(Hook hook) {
 }
 
 void ParameterGradient::remove_hook(int number) {
+  if (number < 0) return;
   ++version_;
   ++hook_changes_;
   hooks_.erase(number);

@@ -1,6 +1,7 @@
 #include "lockstep/autograd/recomputation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/autograd/autocast.h"
@@ -48,6 +49,33 @@ bool fits_into(const Node& again, const Node& node) {
 
 }  // namespace
 
+bool Recomputation::Source::operator==(const Source& other) const {
+  return node == other.node && input == other.input && output == other.output && !outside.owner_before(other.outside) &&
+         !other.outside.owner_before(outside);
+}
+
+Recomputation::Sources Recomputation::sources_of(std::span<const std::shared_ptr<Node>> nodes, const InputsOf& inputs) {
+  std::unordered_map<const Node*, std::ptrdiff_t> places;
+  for (const auto& node : nodes) places.try_emplace(node.get(), std::ssize(places));
+  Sources all;
+  for (const auto& node : nodes) {
+    std::vector<Source>& operands = all.emplace_back();
+    for (const Edge& edge : node->inputs) {
+      Source& source = operands.emplace_back();
+      if (!edge.target) continue;
+      const auto place = edge.target->node ? places.find(edge.target->node.get()) : places.end();
+      if (place != places.end()) {
+        source.node = place->second, source.output = edge.target->output;
+      } else if (const auto input = inputs.find(edge.target.get()); input != inputs.end()) {
+        source.input = input->second;
+      } else {
+        source.outside = edge.target;
+      }
+    }
+  }
+  return all;
+}
+
 Recomputation::Recomputation(Function f)
     : f_(std::move(f)), autocast_(autocast_dtype()), shard_(ops::ShardScope::current()),
       origin_(ops::OriginScope::current()) {}
@@ -58,6 +86,7 @@ std::vector<Tensor> Recomputation::call(std::span<const Tensor> inputs) {
   const ops::DrawLog draws;
   std::vector<Tensor> outputs = f_(inputs);
   if (scope.nodes().empty()) return outputs;
+  InputsOf input_of;
   for (const Tensor& x : inputs) {
     // A parameter keeps its identity; it has no history.
     if (!x.defined() || !x->label.empty()) {
@@ -66,8 +95,15 @@ std::vector<Tensor> Recomputation::call(std::span<const Tensor> inputs) {
     }
     const bool has_history = x->grad && x->grad->node;
     inputs_.push_back({x.detach(), has_history});
-    if (!has_history) TensorImpl::of(inputs_.back().x).grad = x->grad;
+    Input& input = inputs_.back();
+    if (has_history) {
+      input.history = x->grad;
+      input.first = input_of.try_emplace(x->grad.get(), std::ssize(inputs_) - 1).first->second;
+    } else {
+      TensorImpl::of(input.x).grad = x->grad;
+    }
   }
+  sources_ = sources_of(scope.nodes(), input_of);
   for (const Tensor& y : outputs) outputs_.emplace_back(y);
   keys_ = draws.keys();
   for (const std::shared_ptr<Node>& node : scope.nodes()) {
@@ -94,9 +130,9 @@ std::vector<std::shared_ptr<Node>> Recomputation::waiting() const {
 }
 
 // Results that need a gradient where the inputs of the first call did, but lead nowhere.
-std::vector<Tensor> Recomputation::stand_ins() const {
+std::vector<Tensor> Recomputation::stand_ins(InputsOf& inputs) const {
   std::vector<Tensor> all;
-  for (const auto& [x, has_history] : inputs_) {
+  for (const auto& [x, has_history, history, first] : inputs_) {
     if (!has_history) {
       all.push_back(x);
       continue;
@@ -105,6 +141,9 @@ std::vector<Tensor> Recomputation::stand_ins() const {
     auto meta = std::make_shared<GradMeta>();
     meta->node = std::make_shared<Node>();
     meta->node->name = "checkpoint input";
+    inputs.try_emplace(meta.get(), first);
+    // The function may also capture the tensor that it gets.
+    if (const auto captured = history.lock()) inputs.try_emplace(captured.get(), first);
     TensorImpl::of(all.back()).grad = std::move(meta);
   }
   return all;
@@ -122,14 +161,21 @@ void Recomputation::check_outputs(std::span<const Tensor> outputs) const {
   }
 }
 
-void Recomputation::check_nodes(std::span<const std::shared_ptr<Node>> again) const {
+void Recomputation::check_nodes(std::span<const std::shared_ptr<Node>> again, const InputsOf& inputs) const {
+  const Sources sources = sources_of(again, inputs);
   for (std::size_t i = 0; i < std::min(again.size(), nodes_.size()); ++i) {
     const std::shared_ptr<Node> node = nodes_[i].lock();
-    if (!node || node->recomputation.get() != this || fits_into(*again[i], *node)) continue;
-    fail(
-        "checkpoint: operation {} of the function is {} in backward(), expected {} as in forward, of the same tensors: "
-        "the function must do the same in both calls",
-        i, again[i]->name, node->name);
+    if (!node || node->recomputation.get() != this) continue;
+    check(fits_into(*again[i], *node),
+          "checkpoint: operation {} of the function is {} in backward(), expected {} as in forward, of operands alike: "
+          "the function must do the same in both calls",
+          i, again[i]->name, node->name);
+    check(
+        sources[i] == sources_[i],
+        "checkpoint: operation {} of the function, {}, has other operands in backward() than in forward, or they need "
+        "other gradients: expected the same ones. An operation in place or an assignment may have replaced a tensor "
+        "that the function captures; pass the tensor to the function",
+        i, node->name);
   }
   check(again.size() == nodes_.size(),
         "checkpoint: the function has {} operations with a gradient in backward(), expected {} as in forward: it must "
@@ -147,9 +193,11 @@ void Recomputation::repeat() {
   const ops::OriginScope origin(origin_);
   CheckpointScope scope(seen_);
   const ops::DrawLog draws(keys_);
-  const std::vector<Tensor> outputs = f_(stand_ins());
+  InputsOf inputs;
+  const std::vector<Tensor> given = stand_ins(inputs);
+  const std::vector<Tensor> outputs = f_(given);
   check_outputs(outputs);
-  check_nodes(scope.nodes());
+  check_nodes(scope.nodes(), inputs);
   check(draws.left() == 0,
         "checkpoint: the function drew random numbers {} times in backward(), expected {} as in forward",
         keys_.size() - draws.left(), keys_.size());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "lockstep/autograd/checkpoint_scope.h"
@@ -17,6 +18,7 @@
 
 namespace lockstep {
 
+struct GradMeta;
 struct Node;
 
 class Recomputation : public std::enable_shared_from_this<Recomputation> {
@@ -33,9 +35,22 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   void repeat();
 
  private:
-  std::vector<Tensor> stand_ins() const;
+  // Where an operand of a node comes from: a result of a node of the function, an input with a history, or a history or
+  // leaf outside; nothing if it needs no gradient.
+  struct Source {
+    std::ptrdiff_t node = -1, input = -1;
+    int output = 0;
+    std::weak_ptr<GradMeta> outside = {};
+    bool operator==(const Source& other) const;
+  };
+  using Sources = std::vector<std::vector<Source>>;
+  // By the inputs' histories: the first input with the history.
+  using InputsOf = std::unordered_map<const GradMeta*, std::ptrdiff_t>;
+  static Sources sources_of(std::span<const std::shared_ptr<Node>> nodes, const InputsOf& inputs);
+
+  std::vector<Tensor> stand_ins(InputsOf& inputs) const;
   void check_outputs(std::span<const Tensor> outputs) const;
-  void check_nodes(std::span<const std::shared_ptr<Node>> again) const;
+  void check_nodes(std::span<const std::shared_ptr<Node>> again, const InputsOf& inputs) const;
 
   const Function f_;
   const std::optional<DType> autocast_;
@@ -45,10 +60,13 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   struct Input {
     Tensor x;
     bool has_history = false;
+    std::weak_ptr<GradMeta> history = {};
+    std::ptrdiff_t first = 0;  // the first input with this history
   };
   std::vector<Input> inputs_;
   std::vector<Outline> outputs_;
   std::vector<std::weak_ptr<Node>> nodes_;
+  Sources sources_;  // of the nodes
   CheckpointScope::Seen seen_;
   std::vector<ops::DropoutKey> keys_;
 };

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/gradient.h"
@@ -140,6 +141,7 @@ void Tensor::wait() const {
 Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
   if (ForwardTrace* const trace = ForwardTrace::current()) trace->read(what, *this);
+  CheckpointScope::read(what, {this, 1});
   if (impl_->kind != Kind::cut) return ops::host_readable(impl_->parts[0]);
   if (impl_->at->exchange()) {
     fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);

@@ -1,5 +1,6 @@
 #include "lockstep/autograd/tensor_hooks.h"
 
+#include "lockstep/autograd/checkpoint_scope.h"
 #include "lockstep/autograd/elementwise.h"
 #include "lockstep/tensor/storage.h"
 
@@ -50,6 +51,7 @@ void retain_grad(const Tensor& x) {
 
 std::function<void()> register_hook(const Tensor& x, std::function<Tensor(const Tensor& gradient)> hook) {
   check(hook != nullptr, "register_hook: {}: no function", x);
+  if (CheckpointScope::repeats_without(x)) return [] {};  // the first call of the function has registered it
   TensorHooks& hooks = hooks_of("register_hook", x);
   const int number = hooks.next++;
   hooks.all[number] = std::move(hook);

@@ -32,7 +32,11 @@ std::int64_t draw_token(const std::vector<float>& logits, double temperature, do
   check(std::isfinite(largest), "generate: the largest logit is {}, expected a finite number", largest);
   std::vector<double> weights;
   double total = 0;
-  for (const float x : logits) total += weights.emplace_back(std::exp(double{x - largest} / temperature));
+  for (const float x : logits) {
+    // Excluded tokens have no weight at an infinite temperature either.
+    const float score = x - largest;
+    total += weights.emplace_back(std::isinf(score) ? 0 : std::exp(double{score} / temperature));
+  }
   std::size_t number = 0;
   for (random *= total; number + 1 < weights.size() && random >= weights[number]; ++number) random -= weights[number];
   return static_cast<std::int64_t>(number);

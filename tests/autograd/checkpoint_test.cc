@@ -190,6 +190,65 @@ TEST_F(CheckpointOfFunction, AnotherFunctionIsAnError) {
   EXPECT_ERROR(checkpoint(CheckpointFunction(), std::vector{x}), "checkpoint: no function");
 }
 
+TEST_F(CheckpointOfFunction, OtherOperandsAreAnError) {
+  Tensor x = leaf({1, 2}), v = leaf({3, 4}), w = leaf({5, 6});
+  Tensor h = x * 2;
+  const auto other_operands = "has other operands in backward() than in forward";
+  // As an operation in place in Python replaces a tensor.
+  const Tensor of_captured = sum(checkpoint([&](const Tensor& a) { return sin(a * h); }, x));
+  const Tensor before = h;
+  h = h * 5;
+  EXPECT_ERROR(of_captured.backward(), other_operands);
+  h = before;
+  const Tensor of_leaves = sum(checkpoint([&](const Tensor& a) { return sin(a * v) * w; }, x));
+  std::swap(v, w);
+  EXPECT_ERROR(of_leaves.backward(), other_operands);
+  std::swap(v, w);
+  Tensor total = constant({0, 0});
+  const Tensor of_written = sum(checkpoint([&](const Tensor& a) { return total = total + a * w; }, x));
+  EXPECT_ERROR(of_written.backward(), other_operands);
+  EXPECT_FALSE(x.grad().defined());
+  // The inputs may be captured, and one may be given twice.
+  const Tensor y = x * 3;
+  const auto f = [&](const Tensor& a, const Tensor& b) { return exp(a) * y + b; };
+  sum(checkpoint(f, y, y)).backward();
+  const std::vector<double> kept = values(x.grad());
+  x.zero_grad();
+  sum(f(y, y)).backward();
+  EXPECT_EQ(kept, values(x.grad()));
+}
+
+TEST_F(CheckpointOfFunction, WhatTheHostReadsIsRead) {
+  Tensor x = leaf({1, 2});
+  const Tensor s = constant({2}), mask = constant({0, 1});
+  const Tensor of_item = sum(checkpoint([&](const Tensor& a) { return exp(a * s.item()); }, x));
+  const Tensor of_places = sum(checkpoint([&](const Tensor& a) { return masked_select(exp(a), gt(mask, 0)); }, x));
+  s.copy_from(constant({3}));
+  EXPECT_ERROR(of_item.backward(), "was changed in place after forward");
+  mask.copy_from(constant({1, 0}));
+  EXPECT_ERROR(of_places.backward(), "was changed in place after forward");
+}
+
+TEST_F(CheckpointOfFunction, HooksInsideRunOnceAndBackwardInsideIsAnError) {
+  Tensor x = leaf({1, 2});
+  int runs = 0;
+  const auto f = [&](const Tensor& a) {
+    register_hook(x, [&](const Tensor& g) {
+      ++runs;
+      return g * 2;
+    });
+    return exp(a);
+  };
+  sum(checkpoint(f, x)).backward();
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(values(x.grad()), values(exp(x) * 2));
+  const auto passes = [](const Tensor& a) {
+    sum(exp(a)).backward();
+    return exp(a);
+  };
+  EXPECT_ERROR(checkpoint(passes, x), "would add its gradients twice");
+}
+
 // Notes the names of operations.
 class NamesOfOperations : public ForwardTrace {
  public:

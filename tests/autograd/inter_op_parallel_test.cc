@@ -6,6 +6,7 @@
 #include <future>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
 
