@@ -109,7 +109,7 @@ std::vector<Tensor> Recomputation::call(std::span<const Tensor> inputs) {
   for (const std::shared_ptr<Node>& node : scope.nodes()) {
     const std::size_t place = nodes_.size();
     nodes_.push_back(node);
-    // A backward() of the function itself has used it.
+    // grad() in the function has used it.
     if (node->used()) continue;
     node->will_mix = node->has_mix();
     node->clear();
