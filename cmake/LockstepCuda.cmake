@@ -76,6 +76,9 @@ if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
   # As in C++: a * b + c rounds twice, whatever the compiler may use.
   # fmt thinks that nvcc knows no constexpr, and then fails for using consteval.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
+  # Equal bytes from every folder: nvcc puts its process id into the name of a file, which is a symbol. It also puts a hash
+  # of the path into what an anonymous namespace has, so that device code has named ones (structure.device_code).
+  list(APPEND CMAKE_CUDA_COMPILE_OBJECT "${CMAKE_OBJCOPY} --wildcard --strip-symbol=tmpxft_* <OBJECT>")
   # cuBLASLt and NCCL are loaded when they are first called; see backend/cuda/cublas_lt_library.cc, comm/cuda/nccl_library.cc.
   set(LOCKSTEP_CUDA_LIBRARIES CudaLibraries::runtime CudaLibraries::cudnn ${CMAKE_DL_LIBS})
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # the libraries need not be where the system looks

@@ -9,7 +9,7 @@
 #include "tests/gpu/gpu_testing.h"
 
 namespace lockstep::testing {
-namespace {
+inline namespace launch_test_cu {
 
 constexpr int kThreads = 96;
 
@@ -76,5 +76,5 @@ TEST(Launch, KernelsRunOnTheGpuOfTheirContext) {
   cudaSetDevice(0);
 }
 
-}  // namespace
+}  // namespace launch_test_cu
 }  // namespace lockstep::testing

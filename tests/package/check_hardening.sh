@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_hardening.sh FOLDER FILE...: fails unless each program and shared library has what `checksec` looks for: no
 # fixed address, a read-only table of symbols that are bound at the start, a stack that is not executable, canaries, and
-# checked functions of the C library. And no file, archives included, may have the path FOLDER of the build in it.
+# checked functions of the C library. And no file, archives included, may have the path FOLDER of the build in it, or what nvcc makes of the path.
 folder=$1
 shift
 failed=0
@@ -13,6 +13,9 @@ for file; do
   # Not ./lockstep/net/secret.cc, where the folder is /lockstep.
   path=$(strings "$file" | grep -E "(^|[^[:alnum:]./_-]|-[A-Z])$folder(/|\$)" | head -n 1)
   [ -z "$path" ] || fail "$file: has the path $folder in it: $path"
+  # What nvcc makes of the path and of its process id.
+  name=$(nm "$file" 2> /dev/null | grep -m 1 -E '_GLOBAL__N__[0-9a-f]{8}_|tmpxft_' || readelf -sW "$file" 2> /dev/null | grep -m 1 tmpxft_)
+  [ -z "$name" ] || fail "$file: has a name that depends on the folder or on the process of the build: $name"
   case $file in *.a) continue ;; esac
   headers=$(readelf -hlW "$file") dynamic=$(readelf -dW "$file") symbols=$(readelf -sW "$file")
   case $headers in *"Type:"*DYN*) ;; *) fail "$file: has a fixed address, expected a position-independent file" ;; esac

@@ -5,7 +5,7 @@
 #include "lockstep/backend/cuda/element.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace bias_cu {
 
 using namespace cuda;
 
@@ -44,7 +44,7 @@ void launch_add_bias(CudaContext& context, const View& y, const View& bias, std:
   vectors <= std::numeric_limits<unsigned>::max() ? start(0U) : start(std::int64_t{});
 }
 
-}  // namespace
+}  // namespace bias_cu
 
 void add_bias(CudaContext& context, const View& y, const View& bias) {
   if (y.numel() == 0) return;

@@ -5,7 +5,7 @@
 #include "lockstep/backend/walk.h"
 
 namespace lockstep {
-namespace {
+inline namespace copy_cu {
 
 using namespace cuda;
 
@@ -147,7 +147,7 @@ class CudaCopy final : public CopyKernels {
   }
 };
 
-}  // namespace
+}  // namespace copy_cu
 
 std::unique_ptr<CopyKernels> make_cuda_copy() { return std::make_unique<CudaCopy>(); }
 

@@ -9,7 +9,7 @@
 #include "lockstep/backend/cuda/report.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace elementwise_cu {
 
 using namespace cuda;
 
@@ -302,7 +302,7 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 };
 
-}  // namespace
+}  // namespace elementwise_cu
 
 std::unique_ptr<ElementwiseKernels> make_cuda_elementwise() { return std::make_unique<CudaElementwise>(); }
 

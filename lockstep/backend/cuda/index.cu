@@ -5,7 +5,7 @@
 #include "lockstep/backend/cuda/report.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace index_cu {
 
 using namespace cuda;
 
@@ -131,7 +131,7 @@ class CudaIndex final : public IndexKernels {
   }
 };
 
-}  // namespace
+}  // namespace index_cu
 
 std::unique_ptr<IndexKernels> make_cuda_index() { return std::make_unique<CudaIndex>(); }
 

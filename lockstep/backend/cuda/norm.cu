@@ -7,7 +7,7 @@
 #include "lockstep/backend/cuda/tree.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace norm_cu {
 
 using namespace cuda;
 
@@ -152,7 +152,7 @@ class CudaNorm final : public NormKernels {
   }
 };
 
-}  // namespace
+}  // namespace norm_cu
 
 std::unique_ptr<NormKernels> make_cuda_norm() { return std::make_unique<CudaNorm>(); }
 

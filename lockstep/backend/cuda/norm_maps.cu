@@ -2,7 +2,7 @@
 #include "lockstep/backend/cuda/norm_kernels.h"
 
 namespace lockstep::cuda {
-namespace {
+inline namespace norm_maps_cu {
 
 constexpr int kMapBlocks = 1056, kAhead = 4;
 
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-}  // namespace
+}  // namespace norm_maps_cu
 
 void batch_norm_forward(CudaContext& context, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
                         const View& beta, const View& residual, bool relu, const View& y) {

@@ -4,7 +4,7 @@
 #include "lockstep/backend/cuda/norm_kernels.h"
 
 namespace lockstep::cuda {
-namespace {
+inline namespace norm_sums_cu {
 
 // Large blocks, so that the last block has few partial sums to add.
 constexpr int kSumThreads = 512, kSumBlocks = 264, kAhead = 4;
@@ -200,7 +200,7 @@ Partials<C> partials_for(CudaContext& ctx, const NormGrid& grid, int quantities)
   return {grid.lanes, grid.rows_per_block, static_cast<C*>(ctx.device_scratch(numbers * sizeof(C))), ctx.counters()};
 }
 
-}  // namespace
+}  // namespace norm_sums_cu
 
 void batch_norm_stats(CudaContext& context, const View& x, const BatchNormStats& stats) {
   const NormGrid grid(x, kSumThreads, kSumBlocks);

@@ -7,7 +7,7 @@
 #include "lockstep/backend/cuda/tensor_table.h"
 
 namespace lockstep {
-namespace {
+inline namespace optimizer_cu {
 
 using namespace cuda;
 
@@ -125,6 +125,7 @@ void update_as(cudaStream_t stream, const kernels::Update<Rule>& call) {
     Parameter<T, kStates> p{
         .weight = u.weight.as<T>(),
         .grad = u.grad.as<T>(),
+        .states = {},
         .present = data<std::uint8_t>(u.present),
         .steps = data<std::int64_t>(u.steps),
         .n = u.weight.numel(),
@@ -152,7 +153,7 @@ class CudaOptimizer final : public OptimizerKernels::Each<CudaOptimizer, Optimiz
   }
 };
 
-}  // namespace
+}  // namespace optimizer_cu
 
 std::unique_ptr<OptimizerKernels> make_cuda_optimizer() { return std::make_unique<CudaOptimizer>(); }
 

@@ -6,7 +6,7 @@
 #include "lockstep/backend/cuda/tree.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace pool_cu {
 
 using namespace cuda;
 
@@ -387,7 +387,7 @@ class CudaPool final : public PoolKernels {
   }
 };
 
-}  // namespace
+}  // namespace pool_cu
 
 std::unique_ptr<PoolKernels> make_cuda_pool() { return std::make_unique<CudaPool>(); }
 

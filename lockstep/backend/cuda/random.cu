@@ -7,7 +7,7 @@
 #include "lockstep/base/philox.h"
 
 namespace lockstep {
-namespace {
+inline namespace random_cu {
 
 using namespace cuda;
 
@@ -113,7 +113,7 @@ class CudaRandom final : public RandomKernels {
   }
 };
 
-}  // namespace
+}  // namespace random_cu
 
 std::unique_ptr<RandomKernels> make_cuda_random() { return std::make_unique<CudaRandom>(); }
 

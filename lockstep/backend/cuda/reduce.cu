@@ -12,7 +12,7 @@
 #include "lockstep/backend/formulas.h"
 
 namespace lockstep {
-namespace {
+inline namespace reduce_cu {
 
 using namespace cuda;
 
@@ -422,7 +422,7 @@ class CudaReduce final : public ReduceKernels {
   }
 };
 
-}  // namespace
+}  // namespace reduce_cu
 
 std::unique_ptr<ReduceKernels> make_cuda_reduce() { return std::make_unique<CudaReduce>(); }
 

@@ -4,7 +4,7 @@
 #include "lockstep/backend/cuda/rows.cuh"
 
 namespace lockstep::cuda {
-namespace {
+inline namespace row_norm_cu {
 
 template <typename T, int kGroup>
 __global__ void rows_forward_kernel(const T* x, const Compute<T>* weight, const Compute<T>* bias, double eps,
@@ -95,7 +95,7 @@ C* data_of(const View& view) {
   return view ? view.as<C>() : nullptr;
 }
 
-}  // namespace
+}  // namespace row_norm_cu
 
 void rows_forward(CudaContext& context, const View& x, const View& weight, const View& bias, double eps,
                   const View& mean, const View& rstd, const View& y) {

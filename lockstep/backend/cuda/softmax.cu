@@ -8,7 +8,7 @@
 #include "lockstep/backend/cuda/rows.cuh"
 
 namespace lockstep {
-namespace {
+inline namespace softmax_cu {
 
 using namespace cuda;
 
@@ -274,7 +274,7 @@ class CudaSoftmax final : public SoftmaxKernels {
   }
 };
 
-}  // namespace
+}  // namespace softmax_cu
 
 std::unique_ptr<SoftmaxKernels> make_cuda_softmax() { return std::make_unique<CudaSoftmax>(); }
 

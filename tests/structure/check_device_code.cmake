@@ -1,0 +1,16 @@
+# cmake -DSOURCE_DIR=… -P check_device_code.cmake: fails when device code has an anonymous namespace: nvcc puts a hash of the
+# file's path into its names, and the bytes of a build then depend on its folder.
+cmake_minimum_required(VERSION 3.25)
+file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/lockstep/*.cu ${SOURCE_DIR}/lockstep/*.cuh ${SOURCE_DIR}/tests/gpu/*.cu)
+set(violations "")
+foreach(file ${files})
+  file(STRINGS ${SOURCE_DIR}/${file} anonymous REGEX "namespace {")
+  if(anonymous)
+    cmake_path(GET file STEM name)
+    string(APPEND violations "${file}: has an anonymous namespace, expected `inline namespace ${name}_cu`\n")
+  endif()
+endforeach()
+if(violations)
+  message(NOTICE "${violations}")
+  message(FATAL_ERROR "Device code whose bytes depend on the folder of the build")
+endif()
