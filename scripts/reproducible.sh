@@ -29,7 +29,6 @@ while IFS= read -r file; do
     differ=$((differ + 1))
     say "differs: $file: $(cmp "$file" "$tree/$file" 2>&1 | tail -n 1)"
   fi
-done < <(cd "$tree" && find "$build" -type f \( -name '*.o' -o -name '*.a' -o -name '*.so' -o -path '*/apps/lockstep/lockstep' \) \
-           -not -path '*/CMakeFiles/3.*' | sort)
+done < <(cd "$tree" && find "$build" -type f \( -path '*.dir/*.o' -o -name '*.a' -o -name '*.so' -o -path '*/apps/lockstep/lockstep' \) | sort)
 say "$same files have equal bytes, $differ differ"
 [ "$same" -gt 0 ] && [ "$differ" -eq 0 ]
