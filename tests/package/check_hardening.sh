@@ -14,7 +14,7 @@ for file; do
   path=$(strings "$file" | grep -E "(^|[^[:alnum:]./_-]|-[A-Z])$folder(/|\$)" | head -n 1)
   [ -z "$path" ] || fail "$file: has the path $folder in it: $path"
   # What nvcc makes of the path and of its process id.
-  name=$(nm "$file" 2> /dev/null | grep -m 1 -E '_GLOBAL__N__[0-9a-f]{8}_|tmpxft_' || readelf -sW "$file" 2> /dev/null | grep -m 1 tmpxft_)
+  name=$(nm -a "$file" 2> /dev/null | grep -m 1 -E '_GLOBAL__N__[0-9a-f]{8}_|tmpxft_')
   [ -z "$name" ] || fail "$file: has a name that depends on the folder or on the process of the build: $name"
   case $file in *.a) continue ;; esac
   headers=$(readelf -hlW "$file") dynamic=$(readelf -dW "$file") symbols=$(readelf -sW "$file")
