@@ -40,11 +40,15 @@ class Product {
         m_(c.shape[0]), k_(b_.terms), n_(b_.columns), in_place_(c.dtype == DType::f32 && n_ % kBlock == 0),
         // A copy of c's rows must hold whole sums.
         depth_(in_place_ ? std::min(k_, kPackedTerms) : k_),
-        rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})) {
+        rows_(std::min({m_, kRows, std::max<std::int64_t>(1, ceil_div(m_, context.threads))})),
+        by_terms_(!a_.readable() && a_.dtype == DType::f32 && !bias) {
     tiles_ = std::clamp<std::int64_t>(kPacked / (kTileColumns * std::max(round_up(depth_), kBlock)), 1, b_.tiles());
     for (std::int64_t r = 0; r < rows_; ++r) {
       a_rows_[static_cast<std::size_t>(r)] = r * (copies_a() ? copied_row() : a_.pixel);
-      c_rows_[static_cast<std::size_t>(r)] = r * (in_place_ ? n_ : kTileColumns);
+      c_rows_[static_cast<std::size_t>(r)] = r * c_row();
+    }
+    if (by_terms_) {
+      for (std::int64_t t = 0; t < kTerms; ++t) terms_[static_cast<std::size_t>(t)] = {t * rows_, t * kTileColumns};
     }
     padded_ = parts_.add(b_.tiles() * kTileColumns);
     packed_ = parts_.add(prepared_ ? 0 : tiles_ * blocks_of(depth_) * kTap);
@@ -103,13 +107,16 @@ class Product {
   bool copies_a() const { return !a_.readable() || (a_.pixel % 256 == 0 && b_.tiles() > 2); }
   // Number of f32 in a tile of rows of c, if c cannot be written in place.
   std::int64_t panel_size() const { return in_place_ ? 0 : rows_ * kTileColumns; }
+  std::int64_t c_row() const { return in_place_ ? n_ : kTileColumns; }
   std::int64_t copied_row() const { return round_up(depth_) + kBlock; }
   std::int64_t copy_size() const { return copies_a() ? rows_ * copied_row() : 0; }
 
   // Copies terms [term, term + terms) of rows [first, first + count) of a, in f32.
   void copy_rows(std::int64_t first, std::int64_t count, std::int64_t term, std::int64_t terms, float* to) const {
     const StridedImages from = a_.slice(term, terms).pixels_from(first, count);
-    if (from.readable()) {
+    if (by_terms_) {
+      for (std::int64_t t = 0; t < terms; ++t) std::copy_n(from.f32() + t * from.channel, count, to + t * rows_);
+    } else if (from.readable()) {
       for (std::int64_t r = 0; r < count; ++r) std::copy_n(from.f32() + r * from.pixel, terms, to + r * copied_row());
     } else if (from.dtype == DType::f32) {
       transpose_rows(from, to);
@@ -145,6 +152,19 @@ class Product {
 
   void multiply(const float* a, std::int64_t count, std::int64_t term, std::int64_t terms, std::int64_t columns,
                 const float* bias, const float* packed, std::int64_t tile_size, float* sums) const {
+    if (by_terms_) {
+      return multiply_runs(PixelProduct{.x = a,
+                                        .row_count = count,
+                                        .y = packed,
+                                        .y_block = kBlock,
+                                        .blocks = blocks_of(columns),
+                                        .pixels = terms_.data(),
+                                        .d = sums,
+                                        .d_row = c_row(),
+                                        .d_block = kBlock,
+                                        .accumulate = term > 0},
+                           terms);
+    }
     multiply_runs({.x = a,
                    .x_rows = a_rows_.data(),
                    .y = sums,
@@ -167,7 +187,10 @@ class Product {
   std::int64_t m_, k_, n_;
   bool in_place_;
   std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles computed together
+  // Rows that lie side by side are copied with their terms one after the other, without a transposition.
+  bool by_terms_;
   std::array<std::int64_t, kRows> a_rows_, c_rows_;
+  std::array<PixelPair, kTerms> terms_;
   ScratchParts parts_;
   std::int64_t padded_, packed_, threads_, thread_size_;
 };
