@@ -13,6 +13,7 @@
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/utf8_text.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/text.h"
@@ -25,7 +26,7 @@ namespace lockstep::app {
 namespace {
 
 struct PredictOptions {
-  std::string run, format, unseen = "error";
+  std::string run, format, unseen = "missing";
   bool skip_broken = false;
   std::int64_t max_pixels = 0;
   // Options for texts:
@@ -164,6 +165,10 @@ int predict(const CLI::App& app, const PredictOptions& o) {
                                                  .labels = false,
                                                  .max_pixels = o.max_pixels});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
+    if (examples.unseen > 0) {
+      notice(fmt::format("{}: {} without a counterpart in training, taken as missing (--unseen error refuses them)",
+                         path, count_of(examples.unseen, "cell")));
+    }
     if (!std::exchange(begun, true)) print_data(csv_head(schema));
     std::size_t number = 0;
     DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
@@ -198,8 +203,9 @@ Command add_predict(CLI::App& parent) {
   app->add_option("--format", o->format,
                   "csv: a line of names first; json: an object per line [csv; texts: as they are]")
       ->check(CLI::IsMember({"csv", "json"}));
-  app->add_option("--unseen", o->unseen,
-                  "What to do with a category that training data lack: fail, or count it as a missing cell")
+  app->add_option(
+         "--unseen", o->unseen,
+         "What to do with a category or a missing cell where training data have none: fail, or count it as missing")
       ->check(CLI::IsMember({"error", "missing"}))
       ->capture_default_str();
   app->add_option("--batch-size", o->batch_size, "Examples per batch; decides memory and speed only")

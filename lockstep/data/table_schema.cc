@@ -68,14 +68,19 @@ ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t colu
 }
 
 void check_numbers(const Table& table, std::int64_t column, const ColumnCells& cells, std::string_view way_out) {
+  const std::string_view leave_out = cells.has_numbers() ? "; skip_broken leaves such rows out" : "";
   if (cells.first_text >= 0) {
-    fail_option({"categories"}, "{}: {} is not a number, expected one, as in {} of the column's {} cells{}",
-                table.place(cells.first_text, column), quoted_cell(table.cell(cells.first_text, column)), cells.numbers,
-                cells.present(), way_out);
+    const std::string_view cell = table.cell(cells.first_text, column);
+    const bool header = table.has_header() && cell == table.names()[static_cast<std::size_t>(column)];
+    fail_option({"categories", "skip_broken"},
+                "{}: {} is not a number, expected one, as in {} of the column's {} cells{}{}{}",
+                table.place(cells.first_text, column), quoted_cell(cell), cells.numbers, cells.present(), way_out,
+                header ? "; the line repeats the name of the column" : "", leave_out);
   }
   if (cells.first_not_finite >= 0) {
-    fail("{}: {} is not finite in f64, expected a finite number", table.place(cells.first_not_finite, column),
-         quoted_cell(table.cell(cells.first_not_finite, column)));
+    fail_option({"skip_broken"}, "{}: {} is not finite in f64, expected a finite number{}",
+                table.place(cells.first_not_finite, column), quoted_cell(table.cell(cells.first_not_finite, column)),
+                leave_out);
   }
 }
 
@@ -402,19 +407,24 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
     const TableColumn& column = schema_->columns[c];
     const std::string_view cell = table_->cell(row, sources_[c]);
     const CellNumber number = parse_cell(cell);
+    // The text of an error costs more than the rest: none is made before there is an error.
     if (number.kind == CellKind::missing && !column.missing) {
-      check_option(unseen_ == Unseen::as_missing, "unseen",
-                   "{}: the cell is missing ({}), and none was in training (`unseen` can permit it)",
-                   table_->place(row, sources_[c]), quoted_cell(cell));
+      if (unseen_ == Unseen::error) {
+        fail_option({"unseen"}, "{}: the cell is missing ({}), and none was in training (`unseen` can permit it)",
+                    table_->place(row, sources_[c]), quoted_cell(cell));
+      }
       ++unseen;
     }
     if (column.kind == TableColumn::Kind::number) {
-      check(number.kind == CellKind::number || number.kind == CellKind::missing,
-            "{}: {} is not a finite number, expected one", table_->place(row, sources_[c]), quoted_cell(cell));
+      if (number.kind != CellKind::number && number.kind != CellKind::missing) {
+        fail("{}: {} is not a finite number, expected one", table_->place(row, sources_[c]), quoted_cell(cell));
+      }
       const bool missing = number.kind == CellKind::missing;
       const auto value = missing ? 0.0f : static_cast<float>((number.value - column.mean) / column.stddev);
-      check(std::isfinite(value), "{}: {} is too far from the training rows' mean of {}",
-            table_->place(row, sources_[c]), quoted_cell(cell), column.mean);
+      if (!std::isfinite(value)) {
+        fail("{}: {} is too far from the training rows' mean of {}", table_->place(row, sources_[c]), quoted_cell(cell),
+             column.mean);
+      }
       out[next++] = value;
       if (column.missing) out[next++] = missing ? 1.0f : 0.0f;
       continue;
@@ -426,9 +436,11 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
       if (found != column.categories.end() && *found == cell) {
         category = found - column.categories.begin() + 1;
       } else {
-        check_option(unseen_ == Unseen::as_missing, "unseen",
-                     "{}: {} is none of the {} categories of training rows (`unseen` can count it as missing)",
-                     table_->place(row, sources_[c]), quoted_cell(cell), column.categories.size());
+        if (unseen_ == Unseen::error) {
+          fail_option({"unseen"},
+                      "{}: {} is none of the {} categories of training rows (`unseen` can count it as missing)",
+                      table_->place(row, sources_[c]), quoted_cell(cell), column.categories.size());
+        }
         ++unseen;
       }
     }
@@ -438,7 +450,7 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
 }
 
 std::int64_t TableEncoder::label(std::int64_t row) const {
-  check(target_ >= 0, "{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
+  if (target_ < 0) fail("{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
   const std::string_view cell = table_->cell(row, target_);
   auto found = std::ranges::find(schema_->classes, cell);
   // Programs write whole numbers as 1.0 in a column with missing cells.
@@ -447,19 +459,25 @@ std::int64_t TableEncoder::label(std::int64_t row) const {
     const bool whole = number.kind == CellKind::number && number.value == std::floor(number.value);
     if (whole) found = std::ranges::find(schema_->classes, class_of_number(number.value));
   }
-  check(found != schema_->classes.end(), "{}: the target is {}, expected one of the {} classes",
-        table_->place(row, target_), quoted_cell(cell), schema_->classes.size());
+  if (found == schema_->classes.end()) {
+    fail("{}: the target is {}, expected one of the {} classes", table_->place(row, target_), quoted_cell(cell),
+         schema_->classes.size());
+  }
   return found - schema_->classes.begin();
 }
 
 float TableEncoder::target(std::int64_t row) const {
-  check(target_ >= 0, "{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
-  const CellNumber number = parse_cell(table_->cell(row, target_));
-  check(number.kind == CellKind::number, "{}: the target is {}, expected a finite number", table_->place(row, target_),
-        quoted_cell(table_->cell(row, target_)));
+  if (target_ < 0) fail("{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
+  const std::string_view cell = table_->cell(row, target_);
+  const CellNumber number = parse_cell(cell);
+  if (number.kind != CellKind::number) {
+    fail("{}: the target is {}, expected a finite number", table_->place(row, target_), quoted_cell(cell));
+  }
   const auto value = static_cast<float>((number.value - schema_->target_mean) / schema_->target_stddev);
-  check(std::isfinite(value), "{}: the target {} is too far from the training rows' mean of {}",
-        table_->place(row, target_), quoted_cell(table_->cell(row, target_)), schema_->target_mean);
+  if (!std::isfinite(value)) {
+    fail("{}: the target {} is too far from the training rows' mean of {}", table_->place(row, target_),
+         quoted_cell(cell), schema_->target_mean);
+  }
   return value;
 }
 

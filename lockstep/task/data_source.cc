@@ -66,7 +66,7 @@ std::function<std::string(std::int64_t)> row_numbers(std::vector<std::int64_t> r
   };
 }
 
-// Names lines if broken rows were skipped, because row numbers would differ from those of the file.
+// Names lines if the parser left out rows, because row numbers would differ from those of the file.
 std::vector<std::string> row_names(const Table& table, const std::vector<std::int64_t>& rows) {
   std::vector<std::string> names;
   for (const std::int64_t row : rows) {
@@ -92,16 +92,64 @@ void leave_out_missing(const Table& table, std::int64_t column, std::vector<std:
   }));
 }
 
+struct DamagedRows {
+  std::int64_t count = 0;
+  // Places and texts of the first few.
+  std::vector<std::string> first{};
+};
+
+// Leaves out rows with a text, or a number that is not finite, in one of the columns of numbers.
+void leave_out_damaged(const Table& table, const std::vector<std::int64_t>& columns, std::vector<std::int64_t>& rows,
+                       DamagedRows& damaged) {
+  constexpr std::size_t kMostNamed = 3;
+  damaged.count += static_cast<std::int64_t>(std::erase_if(rows, [&](std::int64_t row) {
+    for (const std::int64_t column : columns) {
+      const CellKind kind = parse_cell(table.cell(row, column)).kind;
+      if (kind != CellKind::text && kind != CellKind::not_finite) continue;
+      if (damaged.first.size() < kMostNamed) {
+        damaged.first.push_back(fmt::format("{} in line {}", quoted_cell(table.cell(row, column)), table.line(row)));
+      }
+      return true;
+    }
+    return false;
+  }));
+}
+
+// The columns that make_table_schema() takes for numbers, although some cells may be damaged.
+std::vector<std::int64_t> columns_of_numbers(const Table& table, std::int64_t target, const DataOptions& options) {
+  std::vector<std::int64_t> columns;
+  const auto is_one_of = [&](const std::vector<std::string>& names, std::int64_t column) {
+    return std::ranges::any_of(names, [&](const std::string& name) { return table.column(name) == column; });
+  };
+  for (std::int64_t column = 0; column < table.columns(); ++column) {
+    if (is_one_of(options.ignore, column) || is_one_of(options.categories, column)) continue;
+    if (column == target && options.task == TaskKind::classification) continue;
+    std::int64_t numbers = 0, texts = 0;
+    for (std::int64_t row = 0; row < table.rows(); ++row) {
+      const CellKind kind = parse_cell(table.cell(row, column)).kind;
+      numbers += kind == CellKind::number ? 1 : 0;
+      texts += kind == CellKind::text ? 1 : 0;
+    }
+    if (numbers > 0 && numbers >= 9 * texts) columns.push_back(column);
+  }
+  return columns;
+}
+
 DataSource open_table(const fs::path& path, const DataOptions& options) {
   const Table table =
       read_csv(path, {.delimiter = options.delimiter, .header = options.header, .skip_broken = options.skip_broken});
   DataSource data{.skipped = table.skipped()};
   SplitRows rows = split_rows(table, options.val_split);
   MissingTargets missing;
+  DamagedRows damaged;
   if (options.skip_broken) {
     const std::int64_t column = options.target.empty() ? table.columns() - 1 : table.column(options.target);
-    for (auto* const part : {&rows.train, &rows.validation}) leave_out_missing(table, column, *part, missing);
-    data.skipped += missing.count;
+    const std::vector<std::int64_t> numbers = columns_of_numbers(table, column, options);
+    for (auto* const part : {&rows.train, &rows.validation}) {
+      leave_out_missing(table, column, *part, missing);
+      leave_out_damaged(table, numbers, *part, damaged);
+    }
+    data.skipped += missing.count + damaged.count;
   }
   check_parts(rows, path.string(), options.val_split);
   TableSchema schema = make_table_schema(
@@ -148,6 +196,11 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   if (missing.count > 0) {
     data.description += fmt::format(", of which {} {} a missing target, not a class: {}", missing.count,
                                     missing.count == 1 ? "has" : "have", fmt::join(missing.cells, ", "));
+  }
+  if (damaged.count > 0) {
+    data.description +=
+        fmt::format(", of which {} {} a damaged number: {}{}", damaged.count, damaged.count == 1 ? "has" : "have",
+                    fmt::join(damaged.first, ", "), damaged.count > std::ssize(damaged.first) ? ", ..." : "");
   }
   if (unseen > 0) {
     data.description +=
@@ -423,11 +476,26 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, const
       leave_out_missing(table, target - columns.begin(), rows, missing);
     }
     check(!rows.empty(), "{}: no row is left: the target is missing in all {}", path.string(), table.rows());
+    DamagedRows damaged;
+    if (options.skip_broken) {
+      std::vector<std::int64_t> numbers;
+      const auto add = [&](const std::string& name) {
+        const auto found = std::ranges::find(columns, name);
+        if (found != columns.end()) numbers.push_back(found - columns.begin());  // TableEncoder misses a column
+      };
+      for (const TableColumn& column : schema.table->columns) {
+        if (column.kind == TableColumn::Kind::number) add(column.name);
+      }
+      if (options.labels && schema.task == TaskKind::regression) add(schema.table->target);
+      leave_out_damaged(table, numbers, rows, damaged);
+      check(!rows.empty(), "{}: no row is left: each has a damaged number, such as {}", path.string(),
+            fmt::join(damaged.first, ", "));
+    }
     const auto data = std::make_shared<TableDataset>(table, *schema.table, rows, options.unseen, options.labels);
     examples.labeled = data->labeled();
     examples.unseen = data->unseen();
     examples.data = data;
-    examples.skipped = table.skipped() + missing.count;
+    examples.skipped = table.skipped() + missing.count + damaged.count;
     examples.names = row_names(table, rows);
     return examples;
   }

@@ -385,10 +385,13 @@ TEST_F(OwnData, WhatOnlyNewRowsHave) {
   ASSERT_EQ(train(folder_ / "t.csv", {"--epochs", "1", "--hidden", "4", "--save", run}).status, 0);
   // A target that is not known yet, and a category that eval counts as missing, as training does.
   folder_.write("new.csv", "x,c,k\n1,green,b\n2,red,b\n3,red,\n4,red,new\n");
-  const ToolResult refused = run_tool({"predict", "--run", run, folder_ / "new.csv"});
+  const ToolResult refused = run_tool({"predict", "--run", run, "--unseen", "error", folder_ / "new.csv"});
   EXPECT_THAT(refused.err, HasSubstr("\"green\" is none of the 2 categories of training rows"));
-  const ToolResult predicted = run_tool({"predict", "--run", run, "--unseen", "missing", folder_ / "new.csv"});
+  const ToolResult predicted = run_tool({"predict", "--run", run, folder_ / "new.csv"});
   EXPECT_EQ(lines(predicted.out).size(), 5U) << predicted.err;
+  EXPECT_THAT(predicted.err, HasSubstr("new.csv: 1 cell without a counterpart in training, taken as missing"));
+  const ToolResult known = run_tool({"predict", "--run", run, folder_ / "t.csv"});
+  EXPECT_THAT(known.err, ::testing::Not(HasSubstr("counterpart"))) << "nothing to say";
   folder_.write("known.csv", "x,c,k\n1,green,b\n2,red,b\n");
   const ToolResult eval =
       run_tool({"eval", "--run", run, "--data", folder_ / "known.csv", "--confusion", folder_ / "c.svg"});

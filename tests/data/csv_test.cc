@@ -106,6 +106,20 @@ TEST(Csv, SkipsAndCountsBrokenRows) {
   EXPECT_EQ(table.line(1), 4);
 }
 
+TEST(Csv, MostRowsDecideTheWidthWhenBrokenOnesAreSkipped) {
+  const std::string text = "Sales of 2025\n# exported\nx,y\n1,2\n3,4\n5,6\nTotal\n";
+  EXPECT_ERROR(parse_table(text), "F: line 3 has 2 cells, expected 1 as in line 1");
+  const Table table = parse_table(text, {.skip_broken = true});
+  EXPECT_EQ(table.names(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(cells_of(table), (CellRows{{"1", "2"}, {"3", "4"}, {"5", "6"}}));
+  EXPECT_EQ(table.skipped(), 3);
+  EXPECT_EQ(table.line(0), 4);
+  // Of two that are as frequent, the earlier one.
+  EXPECT_EQ(cells_of(parse_table("1,2\n3\n", {.skip_broken = true})), (CellRows{{"1", "2"}}));
+  EXPECT_ERROR(parse_table("x,y,x\n1,2,3\n", {.header = true, .skip_broken = true}), "F: line 1: two columns");
+  EXPECT_ERROR(parse_table("\"1\"x\n\"2\"x\n", {.skip_broken = true}), "F: no row without a flaw");
+}
+
 TEST(Csv, ReadsFilesGzippedOrNot) {
   TemporaryFolder folder;
   std::string text = "x,y\n";

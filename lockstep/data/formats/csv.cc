@@ -27,6 +27,7 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::array kDelimiters{'\t', ';', ','};
 constexpr std::size_t kRowsForDelimiter = 100;
 constexpr std::int64_t kRowsForHeader = 1000;
+constexpr std::size_t kRowsForWidth = 100;
 constexpr std::string_view kUnpackFirst = "gunzip it first";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -195,7 +196,11 @@ std::string quoted_cell(std::string_view cell) {
 
 CellNumber parse_cell(std::string_view cell) {
   constexpr std::array<std::string_view, 9> kMissing{"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"};
-  if (cell == "?" || std::ranges::any_of(kMissing, [&](auto word) { return equal_in_any_case(cell, word); })) return {};
+  const bool starts_as_number = !cell.empty() && is_digit(cell.front());  // most cells: no words to compare with
+  if (!starts_as_number &&
+      (cell == "?" || std::ranges::any_of(kMissing, [&](auto word) { return equal_in_any_case(cell, word); }))) {
+    return {};
+  }
   const bool has_sign = cell.front() == '-' || cell.front() == '+';
   const std::string_view unsigned_cell = cell.substr(has_sign ? 1 : 0);
   if (equal_in_any_case(unsigned_cell, "inf") || equal_in_any_case(unsigned_cell, "infinity")) {
@@ -241,8 +246,9 @@ class CsvParser {
     }
     table_.delimiter_ = options_.delimiter ? *options_.delimiter : find_delimiter(text);
     reserve(text);
+    if (options_.skip_broken) columns_ = most_frequent_width(text);
     read_rows(text);
-    check(columns_ > 0, "{}: no row without a flaw", table_.file_);
+    check(!table_.lines_.empty(), "{}: no row without a flaw", table_.file_);
     table_.names_.resize(columns_);
     find_header();
     table_.cells_.resize(written_);
@@ -273,6 +279,33 @@ class CsvParser {
     table_.lines_.reserve(lines);
   }
 
+  // The number of cells that most of the first rows have, so that a title above the table does not decide it. Of two
+  // numbers that are as frequent, that of the earlier row. 0: each row has a flaw.
+  std::size_t most_frequent_width(std::string_view text) const {
+    CellScanner scanner(text, table_.delimiter_);
+    std::vector<std::pair<std::size_t, std::size_t>> counts;  // of cells, and of rows that have so many
+    std::size_t rows = 0;
+    for (scanner.skip_empty_lines(); !scanner.at_end() && rows < kRowsForWidth; scanner.skip_empty_lines(), ++rows) {
+      std::size_t cells = 0;
+      bool flaw = false;
+      RawCell cell;
+      do {
+        cell = scanner.next();
+        ++cells;
+        flaw = flaw || cell.flaw != RawCell::Flaw::none;
+      } while (cell.end == RawCell::End::delimiter);
+      if (flaw) continue;
+      const auto same = std::ranges::find(counts, cells, &std::pair<std::size_t, std::size_t>::first);
+      if (same == counts.end()) {
+        counts.emplace_back(cells, 1);
+      } else {
+        ++same->second;
+      }
+    }
+    const auto most = std::ranges::max_element(counts, {}, &std::pair<std::size_t, std::size_t>::second);
+    return most == counts.end() ? 0 : most->first;
+  }
+
   // Moves the cells toward the front of cells_, in place: a cell never moves toward the end.
   void read_rows(std::string_view text) {
     CellScanner scanner(text, table_.delimiter_);
@@ -295,13 +328,13 @@ class CsvParser {
         }
       } while (cell.end == RawCell::End::delimiter);
       const std::size_t cells = table_.ends_.size() - cells_before;
-      if (columns_ == 0 && flaw.empty()) {
-        columns_ = cells;
-        first_line_ = line;
-      }
+      if (columns_ == 0 && flaw.empty()) columns_ = cells;
+      if (first_line_ == 0 && flaw.empty() && cells == columns_) first_line_ = line;
       if (flaw.empty() && cells != columns_) {
-        flaw = fmt::format("{}: line {} has {}, expected {} as in line {} (delimiter: {})", table_.file_, line,
-                           count_of(cells, "cell"), columns_, first_line_, delimiter_name(table_.delimiter_));
+        flaw = options_.skip_broken
+                   ? "a wrong number of cells"  // nobody reads it
+                   : fmt::format("{}: line {} has {}, expected {} as in line {} (delimiter: {})", table_.file_, line,
+                                 count_of(cells, "cell"), columns_, first_line_, delimiter_name(table_.delimiter_));
       }
       if (!flaw.empty()) {
         check_option(options_.skip_broken, "skip_broken", "{}; skip_broken leaves such rows out", flaw);
