@@ -30,8 +30,7 @@ struct ColumnCells {
   std::set<std::string_view> values{};
   bool whole = true;
   std::int64_t present() const { return numbers + not_finite + texts; }
-  // Whether it is a column of numbers. At most one cell in ten may be a text, as a damaged number.
-  bool has_numbers() const { return numbers > 0 && numbers >= 9 * texts; }
+  bool has_numbers() const { return is_column_of_numbers(numbers, texts); }
 };
 
 template <typename F>

@@ -130,7 +130,7 @@ std::vector<std::int64_t> columns_of_numbers(const Table& table, std::int64_t ta
       numbers += kind == CellKind::number ? 1 : 0;
       texts += kind == CellKind::text ? 1 : 0;
     }
-    if (numbers > 0 && numbers >= 9 * texts) columns.push_back(column);
+    if (is_column_of_numbers(numbers, texts)) columns.push_back(column);
   }
   return columns;
 }

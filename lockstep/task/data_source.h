@@ -53,7 +53,8 @@ struct DataOptions {
   double val_split = 0.1;
   // Makes the digest cover the contents of pictures in folders, too. It always covers the contents of other files.
   bool hash_data = false;
-  // Leaves out and counts broken rows and pictures instead of failing; classes without a picture are then no error.
+  // Leaves out and counts broken rows, rows with a damaged number or without a target, and broken pictures, instead of
+  // failing; classes without a picture are then no error.
   bool skip_broken = false;
   // Pictures: transforms of training examples.
   Augment augment = Augment::none;

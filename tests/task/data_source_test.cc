@@ -79,11 +79,10 @@ TEST(OpenData, SkipsAndCountsDamagedNumbers) {
   for (int i = 0; i < 60; ++i) text += fmt::format("{},{},{}\n", i % 7, i % 2 == 0 ? "a" : "5", 0.25 * i);
   const auto clean = folder.write("clean.csv", text);
   const auto path = folder.write("t.csv", text + "#REF!,a,1\ninf,a,2\nx,c,y\n1,b,1e400\n");
-  EXPECT_ERROR(open_data(path, {.header = true, .val_split = 0}),
-               "\"y\" is not a number, expected one, as in 62 of the column's 64");
-  EXPECT_ERROR(open_data(path, {.header = true, .val_split = 0}),
+  EXPECT_ERROR(open_data(path, {.val_split = 0}), "\"y\" is not a number, expected one, as in 62 of the column's 64");
+  EXPECT_ERROR(open_data(path, {.val_split = 0}),
                "; the line repeats the name of the column; skip_broken leaves such rows out");
-  const DataSource data = open_data(path, {.header = true, .val_split = 0, .skip_broken = true});
+  const DataSource data = open_data(path, {.val_split = 0, .skip_broken = true});
   EXPECT_EQ(data.skipped, 4);
   EXPECT_EQ(data.train->size(), 60);
   EXPECT_NE(data.description.find("; skipped: 4 broken rows, of which 4 have a damaged number: \"#REF!\" in line 62, "
@@ -104,8 +103,8 @@ TEST(OpenData, SkipsAndCountsDamagedNumbers) {
   EXPECT_ERROR(open_examples(folder.write("o.csv", "x,c\noops,a\n"), data.schema, {.skip_broken = true}),
                "no row is left: each has a damaged number, such as \"oops\" in line 2");
   // Columns that are declared or not used have no damaged numbers.
-  EXPECT_EQ(open_data(path, {.ignore = {"x"}, .header = true, .val_split = 0, .skip_broken = true}).skipped, 2);
-  EXPECT_EQ(open_data(path, {.categories = {"x"}, .header = true, .val_split = 0, .skip_broken = true}).skipped, 2);
+  EXPECT_EQ(open_data(path, {.ignore = {"x"}, .val_split = 0, .skip_broken = true}).skipped, 2);
+  EXPECT_EQ(open_data(path, {.categories = {"x"}, .val_split = 0, .skip_broken = true}).skipped, 2);
 }
 
 TEST(OpenData, SaysThatNoneIsNoClass) {

@@ -402,14 +402,14 @@ class CsvParser {
     }
     bool all_differ = std::ssize(names) == columns;
     for (std::int64_t c = 0; c < columns; ++c) {
-      bool numbers = false, texts = false;
+      std::int64_t numbers = 0, texts = 0;
       for (std::int64_t r = 1; r < rows; ++r) {
         const CellKind kind = parse_cell(table_.cell(r, c)).kind;
-        numbers = numbers || kind == CellKind::number;
-        texts = texts || kind == CellKind::text;
+        numbers += kind == CellKind::number ? 1 : 0;
+        texts += kind == CellKind::text ? 1 : 0;
         all_differ = all_differ && !names.contains(table_.cell(r, c));
       }
-      if (numbers && !texts) return true;
+      if (is_column_of_numbers(numbers, texts)) return true;
     }
     return all_differ;
   }

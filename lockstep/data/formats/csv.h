@@ -26,10 +26,11 @@ struct CsvOptions {
   // first 100 rows into the same number of cells, at least two. If none does, the one that makes the most cells.
   std::optional<char> delimiter = {};
   // Whether the first row has the names of the columns. Not set: it does if none of its cells is a number and, in the
-  // first 1,000 rows, either the cells below one of them are numbers, or its cells differ and occur nowhere below. It
-  // also does if its cells count the columns from 0 or 1, maybe with texts in between.
+  // first 1,000 rows, either is_column_of_numbers() is true below one of them, or its cells differ and occur nowhere
+  // below. It also does if its cells count the columns from 0 or 1, maybe with texts in between.
   std::optional<bool> header = {};
-  // Leaves out and counts rows with broken quotes or a wrong number of cells, instead of throwing.
+  // Leaves out and counts rows with broken quotes or a wrong number of cells, instead of throwing. The number that most
+  // of the first 100 rows have is then the right one; otherwise it is that of the first row.
   bool skip_broken = false;
 };
 
@@ -91,6 +92,11 @@ struct CellNumber {
   double value = 0;
 };
 CellNumber parse_cell(std::string_view cell);
+
+// Whether a column with so many numbers and texts has numbers, of which at most one in ten is damaged.
+inline bool is_column_of_numbers(std::int64_t numbers, std::int64_t texts) {
+  return numbers > 0 && numbers >= 9 * texts;
+}
 
 // A cell for an error message: in quotes, on one line, without control characters, cut to 40 bytes.
 std::string quoted_cell(std::string_view cell);
