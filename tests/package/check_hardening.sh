@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_hardening.sh FOLDER FILE...: fails unless each program and shared library has what `checksec` looks for: no
 # fixed address, a read-only table of symbols that are bound at the start, a stack that is not executable, canaries, and
-# checked functions of the C library. And no file, archives included, may have the path FOLDER of the build in it, or what nvcc makes of the path.
+# checked functions of the C library. And no file, archives included, may have the path FOLDER of the build in it, or what
+# nvcc makes of the path.
 folder=$1
 shift
 failed=0

@@ -8,7 +8,6 @@
 #include "lockstep/backend/cpu/f32_runs.h"
 #include "lockstep/backend/cpu/f32_scratch.h"
 #include "lockstep/backend/cpu/strided_images.h"
-#include "lockstep/backend/cpu/transpose.h"
 
 namespace lockstep {
 namespace cpu {
@@ -118,24 +117,10 @@ class Product {
       for (std::int64_t t = 0; t < terms; ++t) std::copy_n(from.f32() + t * from.channel, count, to + t * rows_);
     } else if (from.readable()) {
       for (std::int64_t r = 0; r < count; ++r) std::copy_n(from.f32() + r * from.pixel, terms, to + r * copied_row());
-    } else if (from.dtype == DType::f32) {
-      transpose_rows(from, to);
     } else {
       StridedImages copy = StridedImages::channels_last(to, terms, count);
       copy.pixel = copied_row();
       copy_images(from, copy, 1);
-    }
-  }
-  // Copies rows of a transposed f32 matrix: adjacent rows are adjacent in memory.
-  void transpose_rows(const StridedImages& from, float* to) const {
-    constexpr std::int64_t kAhead = 8, kAtOnce = 4;
-    for (std::int64_t t = 0; t < from.channels; t += kAtOnce) {
-      // The processor's prefetcher does not see that the same part of a later row follows.
-      for (std::int64_t i = t + kAhead; i < std::min(t + kAhead + kAtOnce, from.channels); ++i) {
-        for (std::int64_t r = 0; r < from.pixels; r += kBlock) __builtin_prefetch(from.f32() + i * from.channel + r);
-      }
-      transpose(from.f32() + t * from.channel, from.channel, std::min(kAtOnce, from.channels - t), from.pixels, to + t,
-                copied_row());
     }
   }
 
@@ -187,7 +172,8 @@ class Product {
   std::int64_t m_, k_, n_;
   bool in_place_;
   std::int64_t depth_, rows_, tiles_;  // terms, rows, and tiles computed together
-  // Rows that lie side by side are copied with their terms one after the other, without a transposition.
+  // Whether rows lie side by side and are copied so, term after term, without a transposition. pixel_product, which
+  // reads them, adds no bias.
   bool by_terms_;
   std::array<std::int64_t, kRows> a_rows_, c_rows_;
   std::array<PixelPair, kTerms> terms_;
